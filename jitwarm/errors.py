@@ -1,0 +1,89 @@
+"""Every error a user can meet, each with what happened, where, and what to do.
+
+    JitwarmError
+     |- UsageError                 exit 2: the request or the scenario is wrong
+     |   |- ScenarioError          a scenario file: carries file and JSON path
+     |   |- DeclarationError       a declaration or contract class: carries the kernel's name
+     |   |   |- EmptySpaceError    an axis or a predicate left nothing to warm
+     |   |   |- UnknownInputError  an axis that neither dispatch nor a predicate declares
+     |   |   |- MissingInputError  a required input of dispatch that no axis supplies
+     |   |   `- BindingError       a launch that does not fit the kernel's arguments
+     |   |- KeyValueError          a key that holds something which is not a value
+     |   `- RegistrationError      a registration where none is possible
+     `- RunError                   exit 3: the run itself failed
+         |- DeviceError            no such device, or a second one in this process
+         |- WorkerError            a measuring process died
+         `- CompileRefused         a compile after start-up, refused in monitor mode `error`
+
+Two of them also are the builtin a caller of the field's contract expects (ValueError, TypeError), so that
+existing `except` clauses keep working.
+"""
+
+from __future__ import annotations
+
+
+class JitwarmError(Exception):
+    """Base of all errors raised on purpose. `exit_code` is what the command line returns for it."""
+
+    exit_code = 3
+
+
+class UsageError(JitwarmError):
+    """The request is wrong; nothing was started and nothing was written."""
+
+    exit_code = 2
+
+
+class ScenarioError(UsageError):
+    """A scenario file cannot be used.
+
+    `source` is the file (or the option) and `path` the place in it, as in `$.parallel.dcp`.
+    """
+
+    def __init__(self, source: str, path: str, problem: str) -> None:
+        self.source, self.path, self.problem = source, path, problem
+        super().__init__(f"{source}: {path}: {problem}")
+
+
+class DeclarationError(UsageError, ValueError):
+    """A declaration or contract class is wrong; the message starts with the kernel's name."""
+
+
+class EmptySpaceError(DeclarationError):
+    """An axis is empty or a predicate rejects every point, so the kernel would never be warmed."""
+
+
+class UnknownInputError(DeclarationError, TypeError):
+    """An axis names an input that neither dispatch nor a predicate declares."""
+
+
+class MissingInputError(DeclarationError, TypeError):
+    """dispatch (or a predicate) requires an input that no axis supplies."""
+
+
+class BindingError(DeclarationError, TypeError):
+    """A launch cannot be bound to the kernel's arguments."""
+
+
+class KeyValueError(UsageError, TypeError):
+    """A key holds an object that has no value of its own, so two processes would disagree on it."""
+
+
+class RegistrationError(UsageError):
+    """A registration happened where no registry can take it (strict mode)."""
+
+
+class RunError(JitwarmError):
+    """The run failed: no device, a worker died, a kernel does not compile."""
+
+
+class DeviceError(RunError):
+    """The asked-for device is not there, or the process already has another one."""
+
+
+class WorkerError(RunError):
+    """A measuring process ended without a result."""
+
+
+class CompileRefused(RunError):  # noqa: N818 - a refusal is the name of the event, not an "error" of the code
+    """A launch would have compiled after start-up; the monitor's mode `error` refused it."""
