@@ -40,6 +40,9 @@ def canonical(value: object) -> str:
         return "{" + ", ".join(sorted(canonical(item) for item in value)) + "}"
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
+    own = getattr(value, "canonical", None)
+    if callable(own):
+        return str(own())
     if dataclasses.is_dataclass(value):
         return _dataclass_text(value)
     return _library_text(value)
