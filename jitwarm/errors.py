@@ -7,16 +7,19 @@
      |   |   |- EmptySpaceError    an axis or a predicate left nothing to warm
      |   |   |- UnknownInputError  an axis that neither dispatch nor a predicate declares
      |   |   |- MissingInputError  a required input of dispatch that no axis supplies
+     |   |   |- WrongKindError     one kind of object where the contract expects another
      |   |   `- BindingError       a launch that does not fit the kernel's arguments
      |   |- KeyValueError          a key that holds something which is not a value
+     |   |- ScalarRangeError       an integer that no Triton integer type holds
      |   `- RegistrationError      a registration where none is possible
      `- RunError                   exit 3: the run itself failed
          |- DeviceError            no such device, or a second one in this process
          |- WorkerError            a measuring process died
+         |- NothingStoredError     compile(key) returned and stored no executor
          `- CompileRefused         a compile after start-up, refused in monitor mode `error`
 
-Two of them also are the builtin a caller of the field's contract expects (ValueError, TypeError), so that
-existing `except` clauses keep working.
+Some of them also are the builtin a caller of the field's contract expects (ValueError, TypeError, OverflowError,
+RuntimeError), so that existing `except` clauses keep working.
 """
 
 from __future__ import annotations
@@ -61,12 +64,20 @@ class MissingInputError(DeclarationError, TypeError):
     """dispatch (or a predicate) requires an input that no axis supplies."""
 
 
+class WrongKindError(DeclarationError, TypeError):
+    """A positional input that is no row group, a kernel without dispatch, a call that does not fit its signature."""
+
+
 class BindingError(DeclarationError, TypeError):
     """A launch cannot be bound to the kernel's arguments."""
 
 
 class KeyValueError(UsageError, TypeError):
     """A key holds an object that has no value of its own, so two processes would disagree on it."""
+
+
+class ScalarRangeError(UsageError, OverflowError):
+    """An integer below -2**63 or above 2**64 - 1: no launch can pass it."""
 
 
 class RegistrationError(UsageError):
@@ -83,6 +94,10 @@ class DeviceError(RunError):
 
 class WorkerError(RunError):
     """A measuring process ended without a result."""
+
+
+class NothingStoredError(RunError, RuntimeError):
+    """A kernel's compile(key) returned without storing an executor under that key."""
 
 
 class CompileRefused(RunError):  # noqa: N818 - a refusal is the name of the event, not an "error" of the code

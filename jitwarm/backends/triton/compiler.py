@@ -1,0 +1,68 @@
+"""The Triton backend of the plan: keys from the binder, compiles through Triton's own warm-up entry, loads on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from jitwarm.backends.triton.binder import bind_recipe
+from jitwarm.backends.triton.hits import remember
+from jitwarm.backends.triton.naming import function_at
+from jitwarm.backends.triton.recipe import TritonRecipe
+from jitwarm.errors import RunError
+
+
+def compile_recipe(recipe: TritonRecipe) -> Any:
+    """Compile (or read from disk) the binary of a recipe and leave it in Triton's in-process cache; returns the CompiledKernel.
+
+    Launches nothing and needs no GPU. Raises what Triton raises, and `RunError` where a user's `jit_cache_hook` skipped it.
+    """
+    fn = function_at(recipe.kernel)
+    kernel = fn.run(grid=(1,), warmup=True, **dict(recipe.arguments), **dict(recipe.options))
+    if kernel is None:
+        raise RunError(f"{recipe.kernel}: a jit_cache_hook skipped this compile; remove the hook before warm-up")
+    return kernel
+
+
+class TritonBackend:
+    """Keys, compiles and loads of `TritonRecipe`s on the current device."""
+
+    name = "triton"
+
+    def __init__(self) -> None:
+        """Nothing is imported or touched before the first key."""
+        self._device = 0
+
+    def key(self, recipe: TritonRecipe) -> str:
+        """The canonical key that the recipe's launch has. Raises `BindingError` where Triton refuses it."""
+        fn = function_at(recipe.kernel)
+        bound = bind_recipe(fn, recipe)
+        remember(fn, _current_device(), bound.in_process, bound.text)
+        return bound.text
+
+    def prepare(self, recipes: Iterable[TritonRecipe]) -> None:
+        """Create each function's cache entry in this thread: threads that touch a fresh one together lose entries."""
+        self._device = _current_device()
+        for path in sorted({recipe.kernel for recipe in recipes}):
+            function_at(path).device_caches[self._device]
+
+    def enter_worker(self) -> None:
+        """Give a pool thread the device of the thread that called `prepare`: a new thread starts on device 0."""
+        if self._device:
+            import torch
+
+            torch.cuda.set_device(self._device)
+
+    def compile(self, recipe: TritonRecipe) -> Any:
+        """See `compile_recipe`."""
+        return compile_recipe(recipe)
+
+    def load(self, artefact: Any) -> None:
+        """Build the launcher and load the module, so that the first launch pays neither. Raises OutOfResources if it cannot."""
+        artefact._init_handles()
+
+
+def _current_device() -> int:
+    import triton
+
+    return int(triton.runtime.driver.active.get_current_device())

@@ -1,0 +1,206 @@
+"""The contract class: one module-level singleton per kernel, used by serving code and by start-up."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from jitwarm import keys
+from jitwarm.contract.executors import ExecutorCache
+from jitwarm.contract.expander import counting_points, expand
+from jitwarm.contract.signatures import declared_inputs, nearest
+from jitwarm.declare.config_argument import supply_config
+from jitwarm.declare.enumeration import Declared, Enumeration
+from jitwarm.declare.nokeys import NoKeys
+from jitwarm.errors import DeclarationError, MissingInputError, NothingStoredError, UnknownInputError, WrongKindError
+
+KeyT = TypeVar("KeyT")
+_MISSING = object()
+SILENT_ZERO = "returned no keys and no reason"
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueRecipe:
+    """A compile that only its kernel knows how to do: `kernel.compile(key)`, in this process."""
+
+    kernel: Any
+    key: Any
+
+
+class JitKernel(ABC, Generic[KeyT]):
+    """A kernel that compiles on first use, with the keys that must be ready.
+
+    A subclass has a class `CompileKey` (frozen, hashable; checked when the subclass is made), `dispatch`, `get_warmup_keys` and
+    `compile`. `kernel_name` is what reports show: the class's name without a trailing "Kernel" unless the class sets it.
+    `bind_launch_inputs` says whether `kernel_launcher` hands the call's inputs to `launch`.
+    """
+
+    CompileKey: ClassVar[Any]
+    kernel_name: ClassVar[str]
+    bind_launch_inputs: ClassVar[bool] = True
+    _compiled_cache: ExecutorCache[KeyT]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Name the kernel and check its key type."""
+        super().__init_subclass__(**kwargs)
+        if "kernel_name" not in cls.__dict__:
+            cls.kernel_name = cls.__name__.removesuffix("Kernel") or cls.__name__
+        if "CompileKey" in cls.__dict__:
+            _check_key_type(cls.kernel_name, cls.CompileKey)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Give the instance its cache here, so that a subclass may define `__init__` without calling ours."""
+        self = super().__new__(cls)
+        self._compiled_cache = ExecutorCache()
+        return self
+
+    # What a kernel author writes.
+
+    def dispatch(self, *args: Any, **inputs: Any) -> KeyT:
+        """The key of one run-time point. Any pure Python; start-up and serving call this same function."""
+        raise NotImplementedError(f"{self.kernel_name} has no dispatch")
+
+    @abstractmethod
+    def get_warmup_keys(self, *args: Any, **kwargs: Any) -> Iterable[KeyT] | NoKeys:
+        """The keys that must be ready: usually `self._trace_dispatch(self.dispatch)(...)`, or `NoKeys(reason)`."""
+
+    @abstractmethod
+    def compile(self, key: KeyT) -> Any:
+        """Make one key ready without launching it, and store its executor in `_compiled_cache[key]`."""
+
+    # What it gets.
+
+    def compile_many(self, keys_: Iterable[KeyT]) -> None:
+        """Compile each key in order. All are tried; the failures come together as one ExceptionGroup."""
+        wanted = list(keys_)
+        failures: list[Exception] = []
+        for key in wanted:
+            try:
+                self.compile(key)
+            except Exception as error:
+                error.add_note(f"while compiling {self.key_text(key)}")
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup(f"{self.kernel_name}: {len(failures)} of {len(wanted)} keys failed to compile", failures)
+
+    def compile_key(self, inputs: Mapping[str, object]) -> KeyT:
+        """The key of one point given as a mapping. Raises `WrongKindError` (a TypeError) if there is no dispatch."""
+        if type(self).dispatch is JitKernel.dispatch:
+            raise WrongKindError(f"{self.kernel_name}: compile_key needs a dispatch method, and the class has none")
+        declared = declared_inputs(self.kernel_name, self.dispatch)
+        for name in inputs:
+            if not declared.takes(name):
+                raise UnknownInputError(f"{self.kernel_name}: dispatch has no input {name!r}{nearest(name, declared.names)}")
+        missing = [name for name in declared.names if name in declared.required and name not in inputs]
+        if missing:
+            raise MissingInputError(f"{self.kernel_name}: dispatch requires {', '.join(map(repr, missing))}")
+        return self._checked(self.dispatch(**inputs))
+
+    def _trace_dispatch(self, fn: Callable[..., KeyT]) -> Callable[..., list[KeyT]]:
+        """The expander over `fn`: call it with `zip_inputs(...)` groups, axes by name and `_when=predicate`."""
+
+        def traced(*groups: object, _when: Callable[..., Any] | None = None, **axes: object) -> list[KeyT]:
+            return expand(self.kernel_name, self._key_type(), fn, groups, _when, axes)
+
+        return traced
+
+    def _get_or_compile(self, key: KeyT, *, runtime_context: object = None) -> Any:
+        """The executor of `key`, compiled now if it is missing; two threads that miss it together compile it once.
+
+        Raises `NothingStoredError` (a RuntimeError) if `compile` stored nothing under this key.
+        """
+        cache = self._compiled_cache
+        executor = cache.get(key, _MISSING)
+        if executor is not _MISSING:
+            return executor
+        with cache.once(key):
+            executor = cache.get(key, _MISSING)
+            if executor is _MISSING:
+                self.compile(key)
+                executor = cache.get(key, _MISSING)
+        if executor is _MISSING:
+            raise NothingStoredError(
+                f"{type(self).__qualname__}: compile({key!r}) stored nothing under this key (runtime context: {runtime_context!r}); "
+                "store the executor in self._compiled_cache[key]"
+            )
+        return executor
+
+    def register_warmup(self, *args: Any, **kwargs: Any) -> None:
+        """Register with the active registry; the arguments go to `get_warmup_keys`. Nothing is compiled."""
+        from jitwarm.registry import JitWarmupRegistry
+
+        JitWarmupRegistry.register(self, *args, **kwargs)
+
+    def warmup(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the keys of `get_warmup_keys(*args, **kwargs)` now, without a registry."""
+        given = self.get_warmup_keys(*args, **kwargs)
+        if not isinstance(given, NoKeys):
+            self.compile_many(given)
+
+    # What the plan asks for.
+
+    def enumerate_keys(self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Enumeration:
+        """The declared keys of one registration, each with its text and recipe, in first-seen order.
+
+        `config` is passed to `get_warmup_keys` under its parameter `config` or `vllm_config` if the registration left it open.
+        `points` counts what the expander evaluated; keys listed by hand count as a point each.
+        """
+        name = self.kernel_name
+        with counting_points() as count:
+            given = self.get_warmup_keys(*args, **supply_config(name, self.get_warmup_keys, config, args, kwargs))
+            if isinstance(given, NoKeys):
+                return Enumeration(name, count.points, (), given.reason)
+            if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
+                raise DeclarationError(
+                    f"{name}: get_warmup_keys returned a {type(given).__name__}; return a list of keys, whose order is fixed, "
+                    "or NoKeys('reason')"
+                )
+            found = [self._checked(key) for key in given]
+        declared: dict[str, Declared] = {}
+        for key in found:
+            text = self.key_text(key)
+            if text not in declared:
+                declared[text] = Declared(text, self.recipe(key))
+        return Enumeration(name, count.points or len(found), tuple(declared.values()), None if declared else SILENT_ZERO)
+
+    def recipe(self, key: KeyT) -> object:
+        """What a compile of `key` needs."""
+        return OpaqueRecipe(self, key)
+
+    def key_text(self, key: KeyT) -> str:
+        """The canonical text of a key, the kernel's name first: `Scale(block=256, stride_class=16)`."""
+        if dataclasses.is_dataclass(key):
+            fields = [field.name for field in dataclasses.fields(key)]
+        else:
+            fields = list(getattr(key, "_fields", ()))
+        if not fields:
+            return f"{self.kernel_name}({keys.canonical(key)})"
+        return f"{self.kernel_name}({', '.join(f'{f}={keys.canonical(getattr(key, f))}' for f in fields)})"
+
+    def _key_type(self) -> type:
+        kind = getattr(type(self), "CompileKey", None)
+        if kind is None:
+            raise DeclarationError(f"{self.kernel_name}: the class has no CompileKey; declare a frozen dataclass of that name")
+        return kind  # type: ignore[no-any-return]
+
+    def _checked(self, key: Any) -> KeyT:
+        if not isinstance(key, self._key_type()):
+            raise DeclarationError(
+                f"{self.kernel_name}: got a {type(key).__qualname__} where a key of type {self._key_type().__qualname__} is needed"
+            )
+        return key  # type: ignore[no-any-return]
+
+
+def _check_key_type(kernel: str, kind: Any) -> None:
+    """A key must be a value: frozen, hashable, and compared by what it holds."""
+    if not isinstance(kind, type):
+        raise DeclarationError(f"{kernel}: CompileKey is a {type(kind).__name__}, not a class")
+    if dataclasses.is_dataclass(kind) and not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise DeclarationError(f"{kernel}: CompileKey is not frozen: declare it with @dataclass(frozen=True)")
+    if kind.__hash__ is None:
+        raise DeclarationError(f"{kernel}: CompileKey is not hashable: declare it with @dataclass(frozen=True)")
+    if not dataclasses.is_dataclass(kind) and kind.__hash__ is object.__hash__:
+        raise DeclarationError(f"{kernel}: CompileKey is compared by identity: declare it with @dataclass(frozen=True)")

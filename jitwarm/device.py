@@ -1,0 +1,144 @@
+"""The one device of a process: a GPU, or a stub that compiles for real and launches nothing."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from jitwarm.errors import DeviceError
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The device that this process plans, compiles and launches for.
+
+    `kind` is `cuda` or `stub`; `arch` as in `sm90`; `name` and `driver` say what hardware it is.
+    """
+
+    kind: str
+    arch: str
+    name: str
+    driver: str
+
+    @property
+    def torch_device(self) -> str:
+        """Where tensors of this device are made: real CUDA memory, or host memory under the stub."""
+        return "cuda" if self.kind == "cuda" else "cpu"
+
+    def synchronize(self) -> None:
+        """Wait until everything that was launched has run; nothing to wait for on a stub."""
+        if self.kind == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+
+_lock = threading.Lock()
+_active: Device | None = None
+
+
+def activate(kind: str, arch: str | None = None) -> Device:
+    """Make `kind` the device of this process and return it.
+
+    `arch` is required for `stub`; on `cuda` it is checked against the GPU. Asking again for the same device returns it; asking
+    for another raises `DeviceError`, because a kernel stubbed once would silently launch nothing on a GPU later. Raises
+    `DeviceError` for an unknown architecture and for a GPU that is not there.
+    """
+    global _active
+    with _lock:
+        if _active is not None:
+            if (_active.kind, _active.arch) != (kind, arch or _active.arch):
+                raise DeviceError(
+                    f"this process already has the device {_active.kind} {_active.arch}, {kind} {arch or ''} was asked for: "
+                    "a process has one device, start another process"
+                )
+            return _active
+        _active = _open_cuda(arch) if kind == "cuda" else _open_stub(kind, arch)
+        return _active
+
+
+def current() -> Device:
+    """The device of this process. Raises `DeviceError` before `activate`."""
+    if _active is None:
+        raise DeviceError("no device is active in this process: call jitwarm.device.activate('cuda') or ('stub', 'sm90') first")
+    return _active
+
+
+def torch_device() -> Any:
+    """The torch device of this process's tensors; `cpu` as long as no device was activated."""
+    import torch
+
+    return torch.device(_active.torch_device if _active is not None else "cpu")
+
+
+def check_request(kind: str, arch: str | None) -> None:
+    """Raise `DeviceError` if `activate` would refuse this request for lack of hardware or of a known architecture.
+
+    Starts no CUDA context, so a parent process can ask before it starts its workers.
+    """
+    if kind == "stub":
+        _check_arch(arch)
+        return
+    found = _gpu_arch()
+    if found is None:
+        raise DeviceError("--device cuda: this machine has no usable NVIDIA GPU; use --device stub, or run on a GPU machine")
+    if arch is not None and arch != found:
+        raise DeviceError(f"the GPU here is {found}, {arch} was asked for: select cases with --case arch={found}")
+
+
+def gpu_arch() -> str | None:
+    """The architecture of the first GPU as in `sm90`, or None without one. Starts no CUDA context in this process."""
+    return _gpu_arch()
+
+
+def _check_arch(arch: str | None) -> None:
+    from jitwarm.backends.triton.stub import ARCHES
+
+    if arch not in ARCHES:
+        raise DeviceError(f"unknown arch {arch!r}: the stub device compiles for {', '.join(ARCHES)}")
+
+
+def _open_stub(kind: str, arch: str | None) -> Device:
+    if kind != "stub":
+        raise DeviceError(f"unknown device {kind!r}: use cuda or stub")
+    _check_arch(arch)
+    assert arch is not None  # checked above
+    from triton.runtime import driver
+
+    from jitwarm.backends.triton.stub import StubDriver
+
+    driver.set_active(StubDriver(int(arch.removeprefix("sm"))))
+    return Device("stub", arch, "stub device (no GPU)", "none")
+
+
+def _open_cuda(arch: str | None) -> Device:
+    check_request("cuda", arch)
+    import torch
+
+    index = torch.cuda.current_device()
+    major, minor = torch.cuda.get_device_capability(index)
+    return Device("cuda", f"sm{major}{minor}", torch.cuda.get_device_name(index), _driver_version())
+
+
+def _gpu_arch() -> str | None:
+    """Asks the driver's management tool rather than CUDA: a context in the parent would cost memory and forbid nothing useful."""
+    answer = _nvidia_smi("compute_cap")
+    return None if answer is None else "sm" + answer.replace(".", "")
+
+
+def _driver_version() -> str:
+    return _nvidia_smi("driver_version") or "unknown"
+
+
+def _nvidia_smi(field: str) -> str | None:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = done.stdout.split()
+    return lines[0] if lines else None

@@ -1,0 +1,132 @@
+"""Observe: every compile, disk hit and load of this process as a typed event; in mode `error` a late one is refused.
+
+What is covered: kernels launched through Triton's JIT runtime, Gluon kernels included, in every thread.
+What is not covered: `triton.compile` called directly (Inductor), other compilers, work done before the monitor was started.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import TracebackType
+from typing import Any
+
+from jitwarm import keys, phases
+from jitwarm.backends.triton import hits, hooks
+from jitwarm.errors import CompileRefused, UsageError
+from jitwarm.events import Event
+
+MODES = ("off", "warn", "error", "record")
+
+
+class LateCompileWarning(RuntimeWarning):
+    """A kernel was compiled, or read from disk, while serving."""
+
+
+class Monitor:
+    """Watches this process from `start` to `stop`; also a context manager. Several may watch at once.
+
+    Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss while serving; `error` refuses
+    it with `CompileRefused` before the disk cache or the compiler is asked, each time it is tried. Hooks that others set on Triton
+    keep firing. `rank` goes into the events.
+    """
+
+    def __init__(self, mode: str = "warn", *, rank: int = 0, count_hits: bool = False) -> None:
+        """`count_hits` counts launches served from memory (no hook of Triton reports them), at a cost a launch."""
+        if mode not in MODES:
+            raise UsageError(f"unknown monitor mode {mode!r}: use one of {', '.join(MODES)}")
+        self.mode, self.rank, self.count_hits = mode, rank, count_hits
+        self.events: list[Event] = []
+        self.step = -1
+        self.request = ""
+        self._attached = False
+
+    def start(self) -> Monitor:
+        """Begin to watch. In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds."""
+        if self.mode != "off" and not self._attached:
+            hooks.attach(self)
+            self._attached = True
+            if self.count_hits:
+                hits.start_counting()
+            if self.mode == "error":
+                hooks.prepay()
+        return self
+
+    def stop(self) -> None:
+        """Stop watching; events stay readable."""
+        if self._attached:
+            hooks.detach(self)
+            self._attached = False
+            if self.count_hits:
+                hits.stop_counting()
+
+    def __enter__(self) -> Monitor:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop."""
+        self.stop()
+
+    def begin_serving(self) -> None:
+        """Start-up is over: forget the look-ups that warm-up made, so that `launches` counts traffic alone."""
+        hits.reset_counts()
+
+    def launches(self) -> dict[str, int]:
+        """Launches since `begin_serving` by canonical key, misses included."""
+        return hits.hit_counts()
+
+    def count(self, *kinds: str, phase: str | None = None) -> int:
+        """How many events of these kinds (all kinds by default), in one phase or in any."""
+        return sum((not kinds or e.kind in kinds) and (phase is None or e.phase == phase) for e in self.events)
+
+    def on_miss(self, compile: hooks.Compile) -> Any:
+        """Called by the hooks before a miss is served."""
+        if self._phase(compile) == "warm":
+            return None
+        if self.mode == "error":
+            self._add("refused", compile.kernel, compile.text, 0.0, {}, self._phase(compile))
+            raise CompileRefused(
+                f"{compile.kernel}: a launch in step {self.step} needs {compile.text} [{keys.key_id(compile.text)}], which was not "
+                "warmed; add this launch to the kernel's declaration, or run with --monitor warn to let it compile"
+            )
+        return None
+
+    def on_compiled(self, compile: hooks.Compile) -> None:
+        """Called by the hooks after a miss was served."""
+        phase = self._phase(compile)
+        self._add(compile.kind or "failed", compile.kernel, compile.text, compile.ms, compile.stages, phase)
+        if self.mode == "warn" and phase != "warm":
+            warnings.warn(
+                f"{compile.kernel}: {compile.kind} while serving ({compile.ms:.1f} ms, step {self.step}): {compile.text} was not warmed",
+                LateCompileWarning,
+                stacklevel=4,
+            )
+
+    def on_loaded(self, kernel: str, text: str, ms: float) -> None:
+        """Called by the hooks after a load."""
+        self._add("load", kernel, text, ms, {}, phases.current_phase())
+
+    def _phase(self, compile: hooks.Compile) -> str:
+        return "warm" if compile.manual else phases.current_phase()
+
+    def _add(self, kind: str, kernel: str, text: str, ms: float, stages: dict[str, float], phase: str) -> None:
+        self.events.append(
+            Event(kind, kernel, text, keys.key_id(text), ms, stages, phase, self.step, self.request, self.rank, _call_site())
+        )
+
+
+def _call_site() -> str:
+    """`module.function:line` of the innermost frame outside Triton and jitwarm's own machinery."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(_MACHINERY):
+            return f"{module}.{frame.f_code.co_name}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment] # the outermost frame has none
+    return ""
+
+
+_MACHINERY = (
+    "triton.", "jitwarm.backends.", "jitwarm.monitor", "jitwarm.warm", "jitwarm.contract.", "concurrent.futures", "threading", "contextlib"
+)  # fmt: skip

@@ -1,0 +1,225 @@
+"""Plan: registrations -> distinct requests -> points -> declared keys -> backend keys. A value: printed, saved, compared.
+
+Nothing compiles here: the backend's own binder says which key each recipe has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from jitwarm import keys
+from jitwarm.backends import backend_of
+from jitwarm.declare.enumeration import Enumeration
+from jitwarm.findings import Finding
+from jitwarm.registry import JitWarmupRegistry, Request, outside_scope
+
+
+class PlanKey(msgspec.Struct, frozen=True):
+    """One declared key and its backend key, without the recipe: what is stored and shown. Ids are hashes of the texts."""
+
+    kernel: str
+    declared: str
+    backend_key: str
+
+
+class Funnel(msgspec.Struct, frozen=True):
+    """How many of each there are. `dedup_ratio` is registrations / distinct registrations, 0 where nothing was registered."""
+
+    registrations: int
+    distinct_registrations: int
+    dedup_ratio: float
+    points: int
+    keys: int
+    backend_keys: int
+
+
+class KernelRow(msgspec.Struct, frozen=True):
+    """The funnel of one kernel."""
+
+    kernel: str
+    backend: str
+    registrations: int
+    distinct_registrations: int
+    points: int
+    keys: int
+    backend_keys: int
+    no_keys_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """One declared key: the kernel's name, its backend, both canonical keys, the recipe that makes it ready, and who asked.
+
+    `declared` is None for keys that nobody declared (recorded ones).
+    """
+
+    kernel: str
+    backend: str
+    declared: str | None
+    backend_key: str
+    recipe: Any
+    owners: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """The id of the backend key."""
+        return keys.key_id(self.backend_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that must be ready before traffic, in order of first registration.
+
+    `failures` holds what could not be enumerated or bound, by kernel; warming the rest goes on and reports them at the end.
+    """
+
+    items: tuple[PlanItem, ...]
+    rows: tuple[KernelRow, ...]
+    funnel: Funnel
+    findings: tuple[Finding, ...]
+    failures: tuple[tuple[str, Exception], ...]
+    enumeration_s: float
+
+    @property
+    def backend_keys(self) -> dict[str, PlanItem]:
+        """The first item of each backend key, in plan order: what is compiled."""
+        first: dict[str, PlanItem] = {}
+        for item in self.items:
+            first.setdefault(item.backend_key, item)
+        return first
+
+    def keys(self) -> list[PlanKey]:
+        """The storable form of the items, in plan order."""
+        return [PlanKey(item.kernel, item.declared or "", item.backend_key) for item in self.items]
+
+
+def make_plan(registry: JitWarmupRegistry) -> Plan:
+    """Expand every request of a registry into plan items. Raises nothing for one bad kernel: see `Plan.failures`."""
+    start = time.perf_counter()
+    collected: dict[str, _Kernel] = {}
+    failures: list[tuple[str, Exception]] = []
+    for request in registry:
+        name = request.kernel.kernel_name
+        kernel = collected.setdefault(name, _Kernel(name))
+        kernel.registrations += request.registrations
+        kernel.requests += 1
+        try:
+            kernel.add(request, request.kernel.enumerate_keys(registry.config, request.args, request.kwargs))
+        except Exception as error:  # one bad kernel must not cost the others their warm-up
+            failures.append((name, error))
+    rows = tuple(kernel.row() for kernel in collected.values())
+    items = tuple(item for kernel in collected.values() for item in kernel.items())
+    distinct = len(registry)
+    funnel = Funnel(
+        registrations=registry.registrations,
+        distinct_registrations=distinct,
+        dedup_ratio=registry.registrations / distinct if distinct else 0.0,
+        points=sum(row.points for row in rows),
+        keys=len(items),
+        backend_keys=len({item.backend_key for item in items}),
+    )
+    findings = (*_outside_findings(), *_silent_findings(rows), *_collision_findings(items))
+    return Plan(items, rows, funnel, findings, tuple(failures), time.perf_counter() - start)
+
+
+class _Kernel:
+    """What is collected of one kernel name while its requests are expanded."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.backend = name, ""
+        self.registrations = self.requests = self.points = 0
+        self.reasons: list[str] = []
+        self.entries: dict[str, tuple[str, Any, Counter[str]]] = {}
+
+    def add(self, request: Request, enumeration: Enumeration) -> None:
+        self.points += enumeration.points
+        if enumeration.no_keys_reason:
+            self.reasons.append(enumeration.no_keys_reason)
+        for declared in enumeration.declared:
+            entry = self.entries.get(declared.text)
+            if entry is None:
+                backend = backend_of(declared.recipe)
+                self.backend = backend.name
+                entry = self.entries[declared.text] = (backend.key(declared.recipe), declared.recipe, Counter())
+            entry[2].update(request.owners)
+
+    def items(self) -> Iterable[PlanItem]:
+        for text, (backend_key, recipe, owners) in self.entries.items():
+            yield PlanItem(self.name, self.backend, text, backend_key, recipe, tuple(sorted(owners)))
+
+    def row(self) -> KernelRow:
+        backend_keys = len({backend_key for backend_key, _, _ in self.entries.values()})
+        reason = "; ".join(dict.fromkeys(self.reasons)) if not self.entries and self.reasons else None
+        return KernelRow(
+            self.name, self.backend or "-", self.registrations, self.requests, self.points, len(self.entries), backend_keys, reason
+        )
+
+
+def _outside_findings() -> Iterable[Finding]:
+    for name, count in outside_scope().items():
+        yield Finding(
+            "UNDECLARED",
+            name,
+            f"{name} was registered {count} times outside any warm-up scope and is not warmed",
+            advice="register while a JitWarmupRegistry is active",
+        )
+
+
+def _silent_findings(rows: Iterable[KernelRow]) -> Iterable[Finding]:
+    for row in rows:
+        if row.keys == 0 and row.no_keys_reason and "no reason" in row.no_keys_reason:
+            yield Finding(
+                "UNDECLARED",
+                row.kernel,
+                f"{row.kernel} is registered but {row.no_keys_reason}",
+                advice="return NoKeys('why') where no key is needed",
+            )
+
+
+def _collision_findings(items: Iterable[PlanItem]) -> Iterable[Finding]:
+    """Spaces that hold two constants which Triton's in-process memo takes for one: 1, True and 1.0, or 0.0 and -0.0."""
+    seen: dict[str, dict[str, str]] = {}
+    for item in items:
+        if item.backend != "triton":
+            continue
+        merged = _merge_equal_constants(item.backend_key)
+        texts = seen.setdefault(merged, {})
+        if texts and item.backend_key not in texts:
+            other = next(iter(texts))
+            yield Finding(
+                "KEY-UNSTABLE",
+                item.kernel,
+                f"{item.kernel} declares {item.backend_key} and {other}: Triton serves whichever was compiled first to both",
+                advice="use one type for this compile-time value",
+            )
+        texts[item.backend_key] = item.kernel
+
+
+def _merge_equal_constants(text: str) -> str:
+    from jitwarm.backends.triton.keytext import parse_key
+
+    kernel, fields = parse_key(text)
+    merged = []
+    for name, value in fields.items():
+        kind, equals, constant = value.partition("=")
+        if kind == "constexpr" and equals:
+            value = "constexpr=" + _CONSTANT_CLASSES.get(constant, _float_as_int(constant))
+        merged.append(f"{name}:{value}")
+    return kernel + ";".join(merged)
+
+
+_CONSTANT_CLASSES = {"True": "1", "False": "0"}
+
+
+def _float_as_int(constant: str) -> str:
+    try:
+        number = float(constant)
+    except ValueError:
+        return constant
+    return str(int(number)) if number.is_integer() else constant

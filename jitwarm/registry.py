@@ -1,0 +1,208 @@
+"""Register: layers of a model name the kernels they will launch while they are built; nothing compiles.
+
+A registry collects requests: a kernel (a `Declaration` or a contract kernel), the arguments of its key enumeration, and who asked.
+Equal requests are one request with many askers: in a 61-layer model nearly all are equal.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from jitwarm import env, keys
+from jitwarm.declare.enumeration import Enumeration
+from jitwarm.errors import KeyValueError, RegistrationError
+
+_active: ContextVar[tuple[JitWarmupRegistry, int] | None] = ContextVar("jitwarm_registry", default=None)
+_owner: ContextVar[str] = ContextVar("jitwarm_owner", default="")
+_outside: Counter[str] = Counter()
+
+
+class Warmable(Protocol):
+    """What can be registered."""
+
+    kernel_name: str
+
+    def enumerate_keys(self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Enumeration:
+        """The keys of one request."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One distinct request and how often each owner made it."""
+
+    kernel: Warmable
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    owners: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def registrations(self) -> int:
+        """How many registrations this request stands for."""
+        return self.owners.total()
+
+
+class JitWarmupRegistry:
+    """Requests of one engine process.
+
+    `config` is what declarations read. With `strict` (default: the environment's JITWARM_STRICT) a registration outside any
+    scope raises instead of being counted; see `outside_scope`.
+    """
+
+    strict: ClassVar[bool | None] = None
+
+    def __init__(self, config: Any = None) -> None:
+        """An empty registry for this configuration."""
+        self.config = config
+        self.superseded = 0
+        self._requests: dict[Hashable, Request] = {}
+        self._by_owner: dict[tuple[str, Warmable], tuple[int, list[Hashable]]] = {}
+        self._scopes = 0
+
+    def __len__(self) -> int:
+        """The number of distinct requests."""
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[Request]:
+        """The distinct requests in the order of their first registration."""
+        return iter(self._requests.values())
+
+    @property
+    def registrations(self) -> int:
+        """All registrations that count, superseded ones left out."""
+        return sum(request.registrations for request in self)
+
+    @contextmanager
+    def activate(self) -> Iterator[JitWarmupRegistry]:
+        """Make this the registry of the current context; the innermost one wins, the outer one returns afterwards.
+
+        Each activation is a scope of its own. What an owner registers for a kernel in a later scope supersedes what it registered
+        for that kernel in an earlier one: a placeholder geometry first, the real one once the cache is allocated.
+        """
+        self._scopes += 1
+        token = _active.set((self, self._scopes))
+        try:
+            yield self
+        finally:
+            _active.reset(token)
+
+    @classmethod
+    def capture(cls, init: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate a runner's `__init__(self, config, ...)`: it runs inside a new registry, `self.jit_warmup_registry`."""
+
+        @functools.wraps(init)
+        def wrapped(instance: Any, config: Any, *args: Any, **kwargs: Any) -> Any:
+            instance.jit_warmup_registry = cls(config)
+            with instance.jit_warmup_registry.activate():
+                return init(instance, config, *args, **kwargs)
+
+        return wrapped
+
+    @classmethod
+    def register(cls, kernel: Warmable, *args: Any, **kwargs: Any) -> None:
+        """Register `kernel` with the active registry; the arguments go to its key enumeration.
+
+        Outside any scope the registration is counted by name (`outside_scope`), or raises `RegistrationError` in strict mode.
+        """
+        active = _active.get()
+        if active is None:
+            cls._register_outside(kernel)
+            return
+        registry, scope = active
+        registry._add(scope, _owner.get(), kernel, args, kwargs)
+
+    def warmup(self, **options: Any) -> Any:
+        """Plan and warm everything registered; `options` are those of `jitwarm.warm.warm`.
+
+        Returns the `WarmReport`. All keys are tried; if some failed, an ExceptionGroup with every failure is raised at the end.
+        """
+        from jitwarm.plan import make_plan
+        from jitwarm.warm import warm
+
+        report = warm(make_plan(self), **options)
+        report.raise_failures()
+        return report
+
+    @classmethod
+    def _register_outside(cls, kernel: Warmable) -> None:
+        strict = env.strict() if cls.strict is None else cls.strict
+        if strict:
+            raise RegistrationError(
+                f"{kernel.kernel_name}: registered outside any warm-up scope, so it would never be warmed: "
+                "register while a JitWarmupRegistry is active (`with registry.activate():`)"
+            )
+        _outside[kernel.kernel_name] += 1
+
+    def _add(self, scope: int, owner: str, kernel: Warmable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        token = (kernel, tuple(map(_token, args)), tuple((name, _token(kwargs[name])) for name in sorted(kwargs)))
+        if owner:
+            self._supersede(scope, owner, kernel, token)
+        request = self._requests.get(token)
+        if request is None:
+            request = self._requests[token] = Request(kernel, args, kwargs)
+        request.owners[owner] += 1
+
+    def _supersede(self, scope: int, owner: str, kernel: Warmable, token: Hashable) -> None:
+        earlier, tokens = self._by_owner.get((owner, kernel), (scope, []))
+        if earlier < scope:
+            for old in tokens:
+                self._withdraw(old, owner)
+            tokens = []
+        tokens.append(token)
+        self._by_owner[owner, kernel] = (scope, tokens)
+
+    def _withdraw(self, token: Hashable, owner: str) -> None:
+        request = self._requests[token]
+        request.owners[owner] -= 1
+        self.superseded += 1
+        if not request.owners[owner]:
+            del request.owners[owner]
+        if not request.owners:
+            del self._requests[token]
+
+
+@contextmanager
+def owner(name: str) -> Iterator[None]:
+    """Name who registers: a layer or a component, as in `model.layers.3.indexer`. The innermost name wins."""
+    token = _owner.set(name)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
+
+
+def outside_scope() -> dict[str, int]:
+    """Registrations of this process that no registry took, by kernel name: kernels that will not be warmed."""
+    return dict(sorted(_outside.items()))
+
+
+class _Identity:
+    """Stands for an argument that has no value of its own: equal only to itself, and kept alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _token(value: object) -> Hashable:
+    """A hashable stand-in of a registration argument, taken when it is registered."""
+    if isinstance(value, list):
+        return (list, *map(_token, value))
+    if isinstance(value, dict):
+        return (dict, *((_token(name), _token(item)) for name, item in value.items()))
+    try:
+        return keys.exact(value)
+    except KeyValueError:
+        return _Identity(value)

@@ -1,0 +1,163 @@
+"""Traffic: the batches that a scenario replays, the same for a seed in every process, version and rank.
+
+A batch lists decodes first, then prefills, as engines order them. Lengths are drawn log-uniformly with a bias to the places where
+compilers change their mind: 1, and the neighbours of multiples of 16.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jitwarm.scenario import Case, Scheduler, Step
+
+# How often the two headline batches are repeated behind their first run, for the median that "first" is compared with.
+REPEATS = 8
+_GRAPH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step of traffic.
+
+    `decode_lens`: context length in tokens of each decode request, its new token included. `prefill_chunks` and
+    `prefill_contexts`: new tokens and earlier tokens of each prefill request. `padded`: rows of length 0 that a decode batch is
+    padded with to a captured size.
+    """
+
+    decode_lens: tuple[int, ...]
+    prefill_chunks: tuple[int, ...]
+    prefill_contexts: tuple[int, ...]
+    padded: int = 0
+
+    @property
+    def kind(self) -> str:
+        """`decode`, `prefill`, `mixed` or `padded`."""
+        if self.decode_lens and self.prefill_chunks:
+            return "mixed"
+        if self.prefill_chunks:
+            return "prefill"
+        return "padded" if self.padded else "decode"
+
+    @property
+    def num_decodes(self) -> int:
+        """Decode rows, padding included."""
+        return len(self.decode_lens) + self.padded
+
+    @property
+    def num_prefills(self) -> int:
+        """Prefill rows."""
+        return len(self.prefill_chunks)
+
+    @property
+    def query_lens(self) -> tuple[int, ...]:
+        """New tokens of each row: 1 for a decode (and for padding, whose token is computed and thrown away)."""
+        return (1,) * self.num_decodes + self.prefill_chunks
+
+    @property
+    def seq_lens(self) -> tuple[int, ...]:
+        """Context length of each row with its new tokens: 0 for padding."""
+        prefills = (c + n for c, n in zip(self.prefill_contexts, self.prefill_chunks, strict=True))
+        return (*self.decode_lens, *(0,) * self.padded, *prefills)
+
+    @property
+    def num_tokens(self) -> int:
+        """All new tokens."""
+        return self.num_decodes + sum(self.prefill_chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The batches of one run in order. The first two are the headline's; `later` are the indices of their repeats."""
+
+    batches: tuple[Batch, ...]
+    first_prefill: int | None
+    first_decode: int | None
+    later_prefill: tuple[int, ...]
+    later_decode: tuple[int, ...]
+
+
+def replay(case: Case, steps: int) -> Replay:
+    """The replay of `steps` steps: the first prefill and decode batch of the traffic, their repeats, then the traffic from its start."""
+    wanted = max(steps, 1)
+    stream = list(_take(batches(case), wanted + 64))
+    prefill = next((b for b in stream if b.kind == "prefill"), None) or next((b for b in stream if b.prefill_chunks), None)
+    decode = next((b for b in stream if b.kind == "decode"), None)
+    head = [batch for batch in (prefill, decode) if batch is not None]
+    order = (head * (1 + REPEATS) + stream)[:wanted]
+    width, repeats = len(head), range(len(head), min(len(head) * (1 + REPEATS), wanted))
+    place = {id(batch): index for index, batch in enumerate(head)}
+    first_prefill = place.get(id(prefill)) if prefill is not None else None
+    first_decode = place.get(id(decode)) if decode is not None and place.get(id(decode), wanted) < wanted else None
+    return Replay(
+        tuple(order),
+        first_prefill,
+        first_decode,
+        tuple(i for i in repeats if first_prefill is not None and i % width == first_prefill),
+        tuple(i for i in repeats if first_decode is not None and i % width == first_decode),
+    )
+
+
+def batches(case: Case) -> Iterator[Batch]:
+    """The traffic of a case without end: explicit steps, then generated ones."""
+    for step in case.traffic.step:
+        yield _explicit(step)
+    # Only random() is used: it is the one method whose sequence Python promises to keep between versions.
+    rng = random.Random(case.traffic.seed)
+    mix = case.traffic.mix
+    kinds = (("decode", mix.decode), ("prefill", mix.prefill), ("mixed", mix.mixed), ("padded", mix.padded))
+    while True:
+        yield _generated(rng, _choose(rng, kinds), case.scheduler)
+
+
+def _take(stream: Iterator[Batch], count: int) -> Iterator[Batch]:
+    for _ in range(count):
+        yield next(stream)
+
+
+def _explicit(step: Step) -> Batch:
+    contexts = step.prefill_contexts or (0,) * len(step.prefill_chunks)
+    return Batch(step.decode_lens, step.prefill_chunks, contexts, step.padded)
+
+
+def _generated(rng: random.Random, kind: str, limits: Scheduler) -> Batch:
+    rows, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+    decodes: tuple[int, ...] = ()
+    if kind != "prefill":
+        room = min(rows, tokens) - (1 if kind == "mixed" else 0)
+        count = _length(rng, room) if room > 0 else 0
+        decodes = tuple(_length(rng, limits.max_model_len) for _ in range(count))
+    if kind == "padded":
+        size = next((s for s in _GRAPH_SIZES if s >= len(decodes)), len(decodes))
+        return Batch(decodes, (), (), min(size, rows, tokens) - len(decodes))
+    if kind == "decode":
+        return Batch(decodes, (), ())
+    chunks, contexts = [], []
+    left = tokens - len(decodes)
+    for _ in range(min(_length(rng, 16), rows - len(decodes))):
+        if left < 1:
+            break
+        chunk = _length(rng, min(left, limits.max_model_len))
+        room = limits.max_model_len - chunk
+        contexts.append(_length(rng, room) if room and rng.random() < 0.5 else 0)
+        chunks.append(chunk)
+        left -= chunk
+    return Batch(decodes, tuple(chunks), tuple(contexts))
+
+
+def _length(rng: random.Random, most: int) -> int:
+    """A whole number from 1 to `most`, log-uniform; a third of them moved to a multiple of 16, or one beside it."""
+    value = int(most ** rng.random())
+    if rng.random() < 1 / 3:
+        value = (value + 15) // 16 * 16 + int(rng.random() * 3) - 1
+    return max(1, min(value, most))
+
+
+def _choose(rng: random.Random, weighted: tuple[tuple[str, float], ...]) -> str:
+    point = rng.random() * sum(weight for _, weight in weighted)
+    for name, weight in weighted:
+        point -= weight
+        if point < 0:
+            return name
+    return next(name for name, weight in reversed(weighted) if weight > 0)
