@@ -21,12 +21,13 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
     for text in warmed:
         other, other_fields = parse_key(text)
         if other == path:
-            candidates.append((_differences(other_fields, fields), text))
+            differing = _differences(other_fields, fields)
+            candidates.append((len(differing), differing, text))
     if not candidates:
         return Finding(
             "UNDECLARED", kernel, f"{kernel} was launched, and no key of it was warmed", seen=seen, advice="declare and register this kernel"
         )
-    differing, nearest = min(candidates)
+    _, differing, nearest = min(candidates)
     if not differing:
         return Finding(
             "DISK-HIT",
@@ -49,18 +50,7 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
 
 
 def _differences(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
-    """The differing fields, fewest first when compared as tuples of equal length is not enough: length leads."""
-    names = tuple(name for name in {**one, **other} if one.get(name) != other.get(name))
-    return _ByLength(names)
-
-
-class _ByLength(tuple[str, ...]):
-    """Names ordered by how many there are, then alphabetically."""
-
-    __slots__ = ()
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, tuple) and (len(self), sorted(self)) < (len(other), sorted(other))
+    return tuple(name for name in {**one, **other} if one.get(name) != other.get(name))
 
 
 def _words(value: str | None) -> str:

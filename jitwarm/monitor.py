@@ -13,6 +13,7 @@ from typing import Any
 
 from jitwarm import keys, phases
 from jitwarm.backends.triton import hits, hooks
+from jitwarm.backends.triton.stub import NullKernel
 from jitwarm.errors import CompileRefused, UsageError
 from jitwarm.events import Event
 
@@ -31,11 +32,17 @@ class Monitor:
     keep firing. `rank` goes into the events.
     """
 
-    def __init__(self, mode: str = "warn", *, rank: int = 0, count_hits: bool = False) -> None:
-        """`count_hits` counts launches served from memory (no hook of Triton reports them), at a cost a launch."""
+    def __init__(
+        self, mode: str = "warn", *, rank: int = 0, count_hits: bool = False, null_kernels: bool = False
+    ) -> None:
+        """`count_hits` counts launches served from memory (no hook of Triton reports them), at a cost a launch.
+
+        `null_kernels` serves each miss while serving with a kernel that does nothing, without compiling: a key replay.
+        """
         if mode not in MODES:
             raise UsageError(f"unknown monitor mode {mode!r}: use one of {', '.join(MODES)}")
         self.mode, self.rank, self.count_hits = mode, rank, count_hits
+        self.null_kernels = null_kernels
         self.events: list[Event] = []
         self.step = -1
         self.request = ""
@@ -84,6 +91,8 @@ class Monitor:
         """Called by the hooks before a miss is served."""
         if self._phase(compile) == "warm":
             return None
+        if self.null_kernels:
+            return NullKernel()
         if self.mode == "error":
             self._add("refused", compile.kernel, compile.text, 0.0, {}, self._phase(compile))
             raise CompileRefused(

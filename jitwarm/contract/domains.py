@@ -1,8 +1,9 @@
 """Domains: what an input of dispatch may be at run time, and how an axis of a search space expands.
 
-A keyword of the expander is one axis. Lists and tuples are alternatives, `WarmupIntRange` and `WarmupChoices` expand, and a
-number, string, bytes, dtype or frozen dataclass is one value. Everything else that can be iterated is an error: whether a set,
-a range or a named tuple was meant as one value or as several cannot be seen from here.
+A keyword of the expander is one axis. Lists and tuples are alternatives, `WarmupIntRange` and
+`WarmupChoices` expand, and a number, string, bytes, dtype or frozen dataclass is one value.
+Everything else that can be iterated is an error: whether a set, a range or a named tuple was meant
+as one value or as several cannot be seen from here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from jitwarm.errors import DeclarationError, EmptySpaceError
 
@@ -18,9 +20,10 @@ from jitwarm.errors import DeclarationError, EmptySpaceError
 class WarmupIntRange:
     """Every integer of a half-open range, as in `range(start, stop, step)`.
 
-    `advance(v)` gives the value after `v` instead of a step: it hops from one specialisation boundary to the next, for example
-    to the next power of two plus one (1, 2, 3, 5, 9, 17, ...). Nothing is sampled and nothing is capped. Mistakes are reported
-    when the range is expanded, together with the kernel's name.
+    `advance(v)` gives the value after `v` instead of a step: it hops from one specialisation
+    boundary to the next, for example to the next power of two plus one (1, 2, 3, 5, 9, 17, ...).
+    Nothing is sampled and nothing is capped. Mistakes are reported when the range is expanded,
+    together with the kernel's name.
     """
 
     start: int
@@ -29,7 +32,10 @@ class WarmupIntRange:
     advance: Callable[[int], int] | None = None
 
     def values(self) -> Sequence[int]:
-        """The integers of the range. Raises ValueError for a step beside `advance` and for an `advance` that does not increase."""
+        """The integers of the range.
+
+        Raises ValueError for a step beside `advance` and for an `advance` that does not increase.
+        """
         if self.advance is None:
             return range(self.start, self.stop, self.step)
         if self.step != 1:
@@ -39,14 +45,16 @@ class WarmupIntRange:
             found.append(value)
             following = self.advance(value)
             if not following > value:
-                raise ValueError(f"advance({value}) gave {following}: it must return a greater value")
+                raise ValueError(
+                    f"advance({value}) gave {following}: it must return a greater value"
+                )
             value = following
         return found
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class WarmupChoices:
-    """An explicit finite set of values; each is taken as it is, so a tuple or a mapping in it is one value."""
+    """An explicit finite set of values, each taken as it is: a tuple in it is one value."""
 
     values: tuple[object, ...]
 
@@ -66,36 +74,49 @@ class RowGroup:
 def zip_inputs(*rows: Mapping[str, object]) -> RowGroup:
     """Inputs that vary together, one mapping of names to values for each combination.
 
-    Values are taken as they are: this is also the way to pass a tuple as one value. Raises `DeclarationError` for no rows, a
-    row that is no mapping, an empty row, a name that is no string, rows with different names, and a domain inside a row.
+    Values are taken as they are: this is also the way to pass a tuple as one value. Raises
+    `DeclarationError` for no rows, a row that is no mapping, an empty row, a name that is no
+    string, rows with different names, and a domain inside a row.
     """
     if not rows:
-        raise DeclarationError("zip_inputs: no rows were given; give at least one mapping of input names to values")
+        raise DeclarationError(
+            "zip_inputs: no rows were given; give at least one mapping of input names to values"
+        )
     for index, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise DeclarationError(f"zip_inputs: row {index} is a {type(row).__name__}, not a mapping of input names to values")
+            raise DeclarationError(
+                f"zip_inputs: row {index} is a {type(row).__name__}, not a mapping of input names "
+                "to values"
+            )
     names = tuple(rows[0])
     if not names:
         raise DeclarationError("zip_inputs: the first row is empty; name at least one input")
     for index, row in enumerate(rows):
         for name, value in row.items():
             if not isinstance(name, str):
-                raise DeclarationError(f"zip_inputs: row {index} has the name {name!r}; input names are strings")
-            if isinstance(value, WarmupIntRange | WarmupChoices | RowGroup | range | set | Iterator):
                 raise DeclarationError(
-                    f"zip_inputs: row {index} holds a {type(value).__name__} under {name!r}, and values in a row do not expand; "
+                    f"zip_inputs: row {index} has the name {name!r}; input names are strings"
+                )
+            if isinstance(
+                value, WarmupIntRange | WarmupChoices | RowGroup | range | set | Iterator
+            ):
+                raise DeclarationError(
+                    f"zip_inputs: row {index} holds a {type(value).__name__} under {name!r}, and "
+                    "values in a row do not expand; "
                     "write one row for each value or make it an axis of its own"
                 )
         if set(row) != set(names):
-            raise DeclarationError(f"zip_inputs: row {index} names {sorted(row)}, the first row names {sorted(names)}")
+            raise DeclarationError(
+                f"zip_inputs: row {index} names {sorted(row)}, the first row names {sorted(names)}"
+            )
     return RowGroup(names, tuple(tuple(row[name] for name in names) for row in rows))
 
 
 def axis_values(kernel: str, axis: str, value: object) -> Sequence[object]:
     """The values of one axis, in order.
 
-    Raises `EmptySpaceError` if there is none and `DeclarationError` for something that is neither a domain, alternatives, nor
-    one value; both name `kernel` and `axis`.
+    Raises `EmptySpaceError` if there is none and `DeclarationError` for something that is neither a
+    domain, alternatives, nor one value; both name `kernel` and `axis`.
     """
     values: Sequence[object]
     if isinstance(value, WarmupIntRange):
@@ -106,11 +127,13 @@ def axis_values(kernel: str, axis: str, value: object) -> Sequence[object]:
     elif isinstance(value, WarmupChoices):
         values = value.values
     elif type(value) in (list, tuple):
-        values = value  # type: ignore[assignment] # narrowed by exact type: a subclass is handled below
+        values = cast("Sequence[object]", value)  # by exact type: a subclass is handled below
     elif _is_one_value(value):
         return (value,)
     else:
-        raise DeclarationError(f"{kernel}: axis {axis!r} is a {type(value).__name__}: {_advice(value)}")
+        raise DeclarationError(
+            f"{kernel}: axis {axis!r} is a {type(value).__name__}: {_advice(value)}"
+        )
     if not values:
         raise EmptySpaceError(
             f"{kernel}: axis {axis!r} has no values ({value!r}), so nothing would be warmed; "
@@ -120,7 +143,8 @@ def axis_values(kernel: str, axis: str, value: object) -> Sequence[object]:
         for item in values:
             if isinstance(item, WarmupIntRange | WarmupChoices | RowGroup):
                 raise DeclarationError(
-                    f"{kernel}: axis {axis!r} holds a {type(item).__name__} among its values; domains do not nest"
+                    f"{kernel}: axis {axis!r} holds a {type(item).__name__} among its values; "
+                    "domains do not nest"
                 )
     return values
 
@@ -133,7 +157,8 @@ def _is_one_value(value: object) -> bool:
         return True
     if kind.__name__ == "constexpr" and kind.__module__.startswith("triton."):
         return True  # it can be iterated only to fail
-    return not hasattr(kind, "__iter__")
+    # Looked up in the classes: hasattr(kind, ...) would find the iterator of an Enum's metaclass.
+    return not any("__iter__" in base.__dict__ for base in kind.__mro__)
 
 
 def _advice(value: object) -> str:
@@ -141,4 +166,7 @@ def _advice(value: object) -> str:
         return "put it into WarmupChoices(...) or a row of zip_inputs(...) if it is one value"
     if isinstance(value, RowGroup):
         return "pass a row group as a positional argument"
-    return "use a tuple, WarmupChoices(...) or WarmupIntRange(...) for alternatives, WarmupChoices(value) if it is one value"
+    return (
+        "use a tuple, WarmupChoices(...) or WarmupIntRange(...) for alternatives, "
+        "WarmupChoices(value) if it is one value"
+    )

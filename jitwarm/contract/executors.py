@@ -15,7 +15,8 @@ KeyT = TypeVar("KeyT")
 class ExecutorCache(MutableMapping[KeyT, Any], Generic[KeyT]):
     """A mapping from keys to whatever `compile` made; 1, True and 1.0 in a field are three keys.
 
-    `once(key)` is a lock of that key, so that of several threads that miss one key only the first compiles it.
+    `once(key)` is a lock of that key, so that of several threads that miss one key only the first
+    compiles it.
     """
 
     def __init__(self) -> None:
@@ -50,10 +51,14 @@ class ExecutorCache(MutableMapping[KeyT, Any], Generic[KeyT]):
 
     @contextmanager
     def once(self, key: KeyT) -> Iterator[None]:
-        """Hold the lock of one key; other keys are not held up. The lock goes away with its last user."""
+        """Hold the lock of one key; other keys are not held up.
+
+        The lock goes away with its last user.
+        """
         token = keys.exact(key)
         with self._guard:
-            # Re-entrant: a compile that asks for its own key must fail with Python's recursion error, not hang.
+            # Re-entrant: a compile that asks for its own key must fail with Python's recursion
+            # error, not hang.
             lock, users = self._locks.get(token) or (threading.RLock(), 0)
             self._locks[token] = (lock, users + 1)
         try:

@@ -1,7 +1,8 @@
-"""The expander behind `_trace_dispatch`: every point of a search space through the plain dispatch function.
+"""The expander behind `_trace_dispatch`: every point of a search space goes through dispatch.
 
-There is one evaluator, Python itself. The code of dispatch is looked at only to leave out axes that it never reads, which
-cannot change the result. Order: row groups first, then keyword axes, the last varies fastest; keys in first-seen order.
+There is one evaluator, Python itself. The code of dispatch is looked at only to leave out axes that
+it never reads, which cannot change the result. Order: row groups first, then keyword axes, the last
+varies fastest; keys in first-seen order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from typing import Any
 from jitwarm import keys
 from jitwarm.contract.domains import RowGroup, axis_values
 from jitwarm.contract.signatures import DeclaredInputs, declared_inputs, nearest
-from jitwarm.errors import DeclarationError, EmptySpaceError, MissingInputError, UnknownInputError, WrongKindError
+from jitwarm.errors import (
+    DeclarationError,
+    EmptySpaceError,
+    MissingInputError,
+    UnknownInputError,
+    WrongKindError,
+)
 
 
 @dataclass(slots=True)
@@ -60,9 +67,10 @@ def expand(
 ) -> list[Any]:
     """The distinct keys of a search space, in first-seen order.
 
-    `groups` are row groups, `axes` map input names to domains, `when` drops the points for which it is false. Inputs that only
-    `when` declares do not reach dispatch. Raises `UnknownInputError`, `MissingInputError`, `EmptySpaceError`, `WrongKindError`
-    and `DeclarationError`, each with the kernel's name; what dispatch or `when` raises passes through.
+    `groups` are row groups, `axes` map input names to domains, `when` drops the points for which it
+    is false. Inputs that only `when` declares do not reach dispatch. Raises `UnknownInputError`,
+    `MissingInputError`, `EmptySpaceError`, `WrongKindError` and `DeclarationError`, each with the
+    kernel's name; what dispatch or `when` raises passes through.
     """
     inputs = declared_inputs(kernel, dispatch)
     condition = declared_inputs(kernel, when) if when is not None else None
@@ -80,7 +88,11 @@ def expand(
     passed = [reaches_dispatch(name) for name in names]
     constants = {name: value for name, value in fixed.items() if reaches_dispatch(name)}
     tested = [name for name in names if condition is not None and condition.takes(name)]
-    untouched = {name: value for name, value in fixed.items() if condition is not None and condition.takes(name)}
+    untouched = {
+        name: value
+        for name, value in fixed.items()
+        if condition is not None and condition.takes(name)
+    }
     found: dict[Hashable, Any] = {}
     tried = dispatched = 0
     for parts in itertools.product(*(slot.rows for slot in slots)):
@@ -90,7 +102,11 @@ def expand(
             continue
         dispatched += 1
         if not all(passed):
-            point = {name: value for (name, value), keep in zip(point.items(), passed, strict=True) if keep}
+            point = {
+                name: value
+                for (name, value), keep in zip(point.items(), passed, strict=True)
+                if keep
+            }
         key = dispatch(**point, **constants)
         if not isinstance(key, key_type):
             raise _not_a_key(kernel, key_type, key, point)
@@ -116,7 +132,9 @@ def _slots(kernel: str, groups: tuple[object, ...], axes: Mapping[str, object]) 
                 "wrap rows in zip_inputs(...) and pass every other axis by name"
             )
         slots.append(_Slot(group.names, group.rows))
-    slots += [_Slot((name,), [(item,) for item in axis_values(kernel, name, axes[name])]) for name in axes]
+    slots += [
+        _Slot((name,), [(item,) for item in axis_values(kernel, name, axes[name])]) for name in axes
+    ]
     for slot in slots:
         for name in slot.names:
             if name in seen:
@@ -125,25 +143,38 @@ def _slots(kernel: str, groups: tuple[object, ...], axes: Mapping[str, object]) 
     return slots
 
 
-def _check_names(kernel: str, given: list[str], inputs: DeclaredInputs, condition: DeclaredInputs | None) -> None:
+def _check_names(
+    kernel: str, given: list[str], inputs: DeclaredInputs, condition: DeclaredInputs | None
+) -> None:
     known = inputs.names + (condition.names if condition is not None else ())
     for name in given:
         if not inputs.takes(name) and not (condition is not None and condition.takes(name)):
             raise UnknownInputError(
-                f"{kernel}: axis {name!r} is an input of neither dispatch nor _when{nearest(name, known)} "
+                f"{kernel}: axis {name!r} is an input of neither dispatch nor "
+                f"_when{nearest(name, known)} "
                 f"(declared: {', '.join(known) or 'none'})"
             )
     for what, declared in (("dispatch", inputs), ("_when", condition)):
-        missing = [name for name in declared.names if name in declared.required and name not in given] if declared else []
+        missing = (
+            [name for name in declared.names if name in declared.required and name not in given]
+            if declared
+            else []
+        )
         if missing:
             raise MissingInputError(
-                f"{kernel}: {what} requires {', '.join(map(repr, missing))}, which no axis supplies; "
+                f"{kernel}: {what} requires {', '.join(map(repr, missing))}, which no axis "
+                "supplies; "
                 f"given: {', '.join(given) or 'none'}"
             )
 
 
-def _prune(slots: list[_Slot], inputs: DeclaredInputs, condition: DeclaredInputs | None) -> tuple[list[_Slot], dict[str, object]]:
-    """Take inputs that nothing reads out of the product; they keep their first value, since dispatch may require one."""
+def _prune(
+    slots: list[_Slot], inputs: DeclaredInputs, condition: DeclaredInputs | None
+) -> tuple[list[_Slot], dict[str, object]]:
+    """Take inputs that nothing reads out of the product.
+
+    They keep their first value, since dispatch may require one.
+    """
 
     def is_read(name: str) -> bool:
         for declared in (inputs, condition):
@@ -160,16 +191,32 @@ def _prune(slots: list[_Slot], inputs: DeclaredInputs, condition: DeclaredInputs
         if all(read):
             kept.append(slot)
             continue
-        fixed |= {name: value for name, value, live in zip(slot.names, slot.rows[0], read, strict=True) if not live}
+        fixed |= {
+            name: value
+            for name, value, live in zip(slot.names, slot.rows[0], read, strict=True)
+            if not live
+        }
         if any(read):
-            kept.append(_Slot(tuple(itertools.compress(slot.names, read)), [tuple(itertools.compress(r, read)) for r in slot.rows]))
+            kept.append(
+                _Slot(
+                    tuple(itertools.compress(slot.names, read)),
+                    [tuple(itertools.compress(r, read)) for r in slot.rows],
+                )
+            )
     return kept, fixed
 
 
 def _field_names(key_type: type) -> frozenset[str]:
-    return frozenset((*getattr(key_type, "__dataclass_fields__", ()), *getattr(key_type, "_fields", ())))
+    return frozenset(
+        (*getattr(key_type, "__dataclass_fields__", ()), *getattr(key_type, "_fields", ()))
+    )
 
 
-def _not_a_key(kernel: str, key_type: type, key: object, point: Mapping[str, object]) -> DeclarationError:
+def _not_a_key(
+    kernel: str, key_type: type, key: object, point: Mapping[str, object]
+) -> DeclarationError:
     at = ", ".join(f"{name}={value!r}" for name, value in point.items())
-    return DeclarationError(f"{kernel}: dispatch({at}) returned a {type(key).__qualname__}, not a {key_type.__qualname__}")
+    return DeclarationError(
+        f"{kernel}: dispatch({at}) returned a {type(key).__qualname__}, not a "
+        f"{key_type.__qualname__}"
+    )

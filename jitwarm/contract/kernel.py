@@ -1,21 +1,26 @@
-"""The contract class: one module-level singleton per kernel, used by serving code and by start-up."""
+"""The contract class: one singleton for each kernel, used by serving code and by start-up."""
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from jitwarm import keys
 from jitwarm.contract.executors import ExecutorCache
 from jitwarm.contract.expander import counting_points, expand
+from jitwarm.contract.keytype import check_key_type, key_text
 from jitwarm.contract.signatures import declared_inputs, nearest
 from jitwarm.declare.config_argument import supply_config
 from jitwarm.declare.enumeration import Declared, Enumeration
 from jitwarm.declare.nokeys import NoKeys
-from jitwarm.errors import DeclarationError, MissingInputError, NothingStoredError, UnknownInputError, WrongKindError
+from jitwarm.errors import (
+    DeclarationError,
+    MissingInputError,
+    NothingStoredError,
+    UnknownInputError,
+    WrongKindError,
+)
 
 KeyT = TypeVar("KeyT")
 _MISSING = object()
@@ -33,13 +38,14 @@ class OpaqueRecipe:
 class JitKernel(ABC, Generic[KeyT]):
     """A kernel that compiles on first use, with the keys that must be ready.
 
-    A subclass has a class `CompileKey` (frozen, hashable; checked when the subclass is made), `dispatch`, `get_warmup_keys` and
-    `compile`. `kernel_name` is what reports show: the class's name without a trailing "Kernel" unless the class sets it.
-    `bind_launch_inputs` says whether `kernel_launcher` hands the call's inputs to `launch`.
+    A subclass has a class `CompileKey` (frozen, hashable; checked when the subclass is made),
+    `dispatch`, `get_warmup_keys` and `compile`. `kernel_name` is what reports show: the class's
+    name without a trailing "Kernel" unless the class sets it. `bind_launch_inputs` says whether
+    `kernel_launcher` hands the call's inputs to `launch`.
     """
 
     CompileKey: ClassVar[Any]
-    kernel_name: ClassVar[str]
+    kernel_name: str
     bind_launch_inputs: ClassVar[bool] = True
     _compiled_cache: ExecutorCache[KeyT]
 
@@ -49,10 +55,10 @@ class JitKernel(ABC, Generic[KeyT]):
         if "kernel_name" not in cls.__dict__:
             cls.kernel_name = cls.__name__.removesuffix("Kernel") or cls.__name__
         if "CompileKey" in cls.__dict__:
-            _check_key_type(cls.kernel_name, cls.CompileKey)
+            check_key_type(cls.kernel_name, cls.CompileKey)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Give the instance its cache here, so that a subclass may define `__init__` without calling ours."""
+        """Give the instance its cache here: a subclass need not call our `__init__`."""
         self = super().__new__(cls)
         self._compiled_cache = ExecutorCache()
         return self
@@ -60,55 +66,83 @@ class JitKernel(ABC, Generic[KeyT]):
     # What a kernel author writes.
 
     def dispatch(self, *args: Any, **inputs: Any) -> KeyT:
-        """The key of one run-time point. Any pure Python; start-up and serving call this same function."""
+        """The key of one run-time point.
+
+        Any pure Python; start-up and serving call this same function.
+        """
         raise NotImplementedError(f"{self.kernel_name} has no dispatch")
 
     @abstractmethod
     def get_warmup_keys(self, *args: Any, **kwargs: Any) -> Iterable[KeyT] | NoKeys:
-        """The keys that must be ready: usually `self._trace_dispatch(self.dispatch)(...)`, or `NoKeys(reason)`."""
+        """The keys that must be ready, or `NoKeys(reason)`.
+
+        Usually `return self._trace_dispatch(self.dispatch)(...)`.
+        """
 
     @abstractmethod
     def compile(self, key: KeyT) -> Any:
-        """Make one key ready without launching it, and store its executor in `_compiled_cache[key]`."""
+        """Make one key ready without a launch; store its executor in `_compiled_cache[key]`."""
 
     # What it gets.
 
     def compile_many(self, keys_: Iterable[KeyT]) -> None:
-        """Compile each key in order. All are tried; the failures come together as one ExceptionGroup."""
+        """Compile each key in order.
+
+        All are tried; the failures come together as one ExceptionGroup.
+        """
         wanted = list(keys_)
         failures: list[Exception] = []
         for key in wanted:
             try:
                 self.compile(key)
-            except Exception as error:
-                error.add_note(f"while compiling {self.key_text(key)}")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other keys come first
+                error.add_note(f"while compiling {key!r}")
                 failures.append(error)
         if failures:
-            raise ExceptionGroup(f"{self.kernel_name}: {len(failures)} of {len(wanted)} keys failed to compile", failures)
+            raise ExceptionGroup(
+                f"{self.kernel_name}: {len(failures)} of {len(wanted)} keys failed to compile",
+                failures,
+            )
 
     def compile_key(self, inputs: Mapping[str, object]) -> KeyT:
-        """The key of one point given as a mapping. Raises `WrongKindError` (a TypeError) if there is no dispatch."""
+        """The key of one point given as a mapping.
+
+        Raises `WrongKindError` (a TypeError) if there is no dispatch.
+        """
         if type(self).dispatch is JitKernel.dispatch:
-            raise WrongKindError(f"{self.kernel_name}: compile_key needs a dispatch method, and the class has none")
+            raise WrongKindError(
+                f"{self.kernel_name}: compile_key needs a dispatch method, and the class has none"
+            )
         declared = declared_inputs(self.kernel_name, self.dispatch)
         for name in inputs:
             if not declared.takes(name):
-                raise UnknownInputError(f"{self.kernel_name}: dispatch has no input {name!r}{nearest(name, declared.names)}")
-        missing = [name for name in declared.names if name in declared.required and name not in inputs]
+                raise UnknownInputError(
+                    f"{self.kernel_name}: dispatch has no input "
+                    f"{name!r}{nearest(name, declared.names)}"
+                )
+        missing = [
+            name for name in declared.names if name in declared.required and name not in inputs
+        ]
         if missing:
-            raise MissingInputError(f"{self.kernel_name}: dispatch requires {', '.join(map(repr, missing))}")
+            raise MissingInputError(
+                f"{self.kernel_name}: dispatch requires {', '.join(map(repr, missing))}"
+            )
         return self._checked(self.dispatch(**inputs))
 
     def _trace_dispatch(self, fn: Callable[..., KeyT]) -> Callable[..., list[KeyT]]:
-        """The expander over `fn`: call it with `zip_inputs(...)` groups, axes by name and `_when=predicate`."""
+        """The expander over `fn`: call it with row groups, axes by name and `_when=predicate`."""
 
-        def traced(*groups: object, _when: Callable[..., Any] | None = None, **axes: object) -> list[KeyT]:
+        def traced(
+            *groups: object, _when: Callable[..., Any] | None = None, **axes: object
+        ) -> list[KeyT]:
             return expand(self.kernel_name, self._key_type(), fn, groups, _when, axes)
 
         return traced
 
     def _get_or_compile(self, key: KeyT, *, runtime_context: object = None) -> Any:
-        """The executor of `key`, compiled now if it is missing; two threads that miss it together compile it once.
+        """The executor of `key`, compiled now if it is missing.
+
+        Two threads that miss it together compile it once.
 
         Raises `NothingStoredError` (a RuntimeError) if `compile` stored nothing under this key.
         """
@@ -123,13 +157,17 @@ class JitKernel(ABC, Generic[KeyT]):
                 executor = cache.get(key, _MISSING)
         if executor is _MISSING:
             raise NothingStoredError(
-                f"{type(self).__qualname__}: compile({key!r}) stored nothing under this key (runtime context: {runtime_context!r}); "
+                f"{type(self).__qualname__}: compile({key!r}) stored nothing under this key "
+                f"(runtime context: {runtime_context!r}); "
                 "store the executor in self._compiled_cache[key]"
             )
         return executor
 
     def register_warmup(self, *args: Any, **kwargs: Any) -> None:
-        """Register with the active registry; the arguments go to `get_warmup_keys`. Nothing is compiled."""
+        """Register with the active registry; the arguments go to `get_warmup_keys`.
+
+        Nothing is compiled.
+        """
         from jitwarm.registry import JitWarmupRegistry
 
         JitWarmupRegistry.register(self, *args, **kwargs)
@@ -142,21 +180,26 @@ class JitKernel(ABC, Generic[KeyT]):
 
     # What the plan asks for.
 
-    def enumerate_keys(self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Enumeration:
-        """The declared keys of one registration, each with its text and recipe, in first-seen order.
+    def enumerate_keys(
+        self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Enumeration:
+        """The declared keys of one registration with text and recipe, in first-seen order.
 
-        `config` is passed to `get_warmup_keys` under its parameter `config` or `vllm_config` if the registration left it open.
-        `points` counts what the expander evaluated; keys listed by hand count as a point each.
+        `config` is passed to `get_warmup_keys` under its parameter `config` or `vllm_config` if the
+        registration left it open. `points` counts what the expander evaluated; keys listed by hand
+        count as a point each.
         """
         name = self.kernel_name
         with counting_points() as count:
-            given = self.get_warmup_keys(*args, **supply_config(name, self.get_warmup_keys, config, args, kwargs))
+            given = self.get_warmup_keys(
+                *args, **supply_config(name, self.get_warmup_keys, config, args, kwargs)
+            )
             if isinstance(given, NoKeys):
                 return Enumeration(name, count.points, (), given.reason)
             if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
                 raise DeclarationError(
-                    f"{name}: get_warmup_keys returned a {type(given).__name__}; return a list of keys, whose order is fixed, "
-                    "or NoKeys('reason')"
+                    f"{name}: get_warmup_keys returned a {type(given).__name__}; return a list of "
+                    "keys, whose order is fixed, or NoKeys('reason')"
                 )
             found = [self._checked(key) for key in given]
         declared: dict[str, Declared] = {}
@@ -164,43 +207,34 @@ class JitKernel(ABC, Generic[KeyT]):
             text = self.key_text(key)
             if text not in declared:
                 declared[text] = Declared(text, self.recipe(key))
-        return Enumeration(name, count.points or len(found), tuple(declared.values()), None if declared else SILENT_ZERO)
+        return Enumeration(
+            name,
+            count.points or len(found),
+            tuple(declared.values()),
+            None if declared else SILENT_ZERO,
+        )
 
     def recipe(self, key: KeyT) -> object:
         """What a compile of `key` needs."""
         return OpaqueRecipe(self, key)
 
     def key_text(self, key: KeyT) -> str:
-        """The canonical text of a key, the kernel's name first: `Scale(block=256, stride_class=16)`."""
-        if dataclasses.is_dataclass(key):
-            fields = [field.name for field in dataclasses.fields(key)]
-        else:
-            fields = list(getattr(key, "_fields", ()))
-        if not fields:
-            return f"{self.kernel_name}({keys.canonical(key)})"
-        return f"{self.kernel_name}({', '.join(f'{f}={keys.canonical(getattr(key, f))}' for f in fields)})"
+        """The canonical text of a key, as in `Scale(block=256, stride_class=16)`."""
+        return key_text(self.kernel_name, key)
 
     def _key_type(self) -> type:
         kind = getattr(type(self), "CompileKey", None)
         if kind is None:
-            raise DeclarationError(f"{self.kernel_name}: the class has no CompileKey; declare a frozen dataclass of that name")
+            raise DeclarationError(
+                f"{self.kernel_name}: the class has no CompileKey; declare a frozen dataclass of "
+                "that name"
+            )
         return kind  # type: ignore[no-any-return]
 
     def _checked(self, key: Any) -> KeyT:
         if not isinstance(key, self._key_type()):
             raise DeclarationError(
-                f"{self.kernel_name}: got a {type(key).__qualname__} where a key of type {self._key_type().__qualname__} is needed"
+                f"{self.kernel_name}: got a {type(key).__qualname__} where a key of type "
+                f"{self._key_type().__qualname__} is needed"
             )
-        return key  # type: ignore[no-any-return]
-
-
-def _check_key_type(kernel: str, kind: Any) -> None:
-    """A key must be a value: frozen, hashable, and compared by what it holds."""
-    if not isinstance(kind, type):
-        raise DeclarationError(f"{kernel}: CompileKey is a {type(kind).__name__}, not a class")
-    if dataclasses.is_dataclass(kind) and not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
-        raise DeclarationError(f"{kernel}: CompileKey is not frozen: declare it with @dataclass(frozen=True)")
-    if kind.__hash__ is None:
-        raise DeclarationError(f"{kernel}: CompileKey is not hashable: declare it with @dataclass(frozen=True)")
-    if not dataclasses.is_dataclass(kind) and kind.__hash__ is object.__hash__:
-        raise DeclarationError(f"{kernel}: CompileKey is compared by identity: declare it with @dataclass(frozen=True)")
+        return cast(KeyT, key)

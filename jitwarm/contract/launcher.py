@@ -1,7 +1,8 @@
 """`kernel_launcher`: a `__call__` that returns a launch specification becomes one that launches.
 
-The decorated function is generated with the signature of the original, and each (kernel, launch kwarg names) gets one generated
-call. A launch then costs the specification, one look-up and the kernel's own `run`: no `inspect`, no mapping of inputs.
+The decorated function is generated with the signature of the original, and each (kernel, launch
+kwarg names) gets one generated call. A launch then costs the specification, one look-up and the
+kernel's own `run`: no `inspect`, no mapping of inputs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from typing import Any, Concatenate, NamedTuple, ParamSpec, cast
 
 from jitwarm.contract.binding import BindingPlan, call_code, plan_binding
 from jitwarm.errors import BindingError, DeclarationError
@@ -19,7 +20,10 @@ P = ParamSpec("P")
 
 
 class LaunchSpec(NamedTuple):
-    """One launch: `grid` (None launches nothing), the launch kwargs, and what the call returns. A plain tuple will do."""
+    """One launch: `grid` (None launches nothing), the launch kwargs, and what the call returns.
+
+    A plain tuple will do.
+    """
 
     grid: Any
     kwargs: Mapping[str, Any]
@@ -28,7 +32,7 @@ class LaunchSpec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoundLaunch:
-    """A launch by name, for warm-up: the kernel object, its arguments in kernel order and the options in launch order."""
+    """A launch by name, for warm-up: arguments in kernel order, options in launch order."""
 
     kernel: Any
     arguments: dict[str, Any]
@@ -36,19 +40,26 @@ class BoundLaunch:
 
 
 class InputBinding:
-    """The bindings of one tuple of input names, to every kernel and set of launch kwargs they meet."""
+    """The bindings of one tuple of input names to the kernels and launch kwargs they meet."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         """`names` are the inputs in the order of the values that `run` and `bind` get."""
         self.names = names
-        # Kernels are told apart by id: hashing a JITFunction hashes its source. The entry keeps the kernel alive, so that no
-        # other object gets its id.
+        # Kernels are told apart by id: hashing a JITFunction hashes its source. The entry keeps the
+        # kernel alive, so that no other object gets its id.
         self._calls: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
         self._plans: dict[tuple[Any, ...], tuple[Any, BindingPlan]] = {}
 
     def run(self, owner: Any, spec: Any, values: tuple[Any, ...]) -> Any:
         """Launch `spec` with `values` as inputs and return its outputs."""
-        grid, kwargs, outputs = spec if len(spec) == 3 else _whole(owner, spec)
+        size = len(spec) if isinstance(spec, tuple) else 0
+        outputs = None
+        if size == 2:
+            grid, kwargs = spec
+        elif size == 3:
+            grid, kwargs, outputs = spec
+        else:
+            raise _not_a_spec(owner, spec)
         if grid is None:
             return outputs
         kernel = kwargs.get("kernel")
@@ -63,8 +74,14 @@ class InputBinding:
         return outputs
 
     def bind(self, owner: Any, spec: Any, values: tuple[Any, ...]) -> BoundLaunch:
-        """The same binding as `run`, by name; a grid of None and a run-time adapter make no difference."""
-        _, kwargs, _ = _whole(owner, spec)
+        """The binding that `run` uses, by name; neither the grid nor a run-time adapter matters."""
+        if (
+            not isinstance(spec, tuple)
+            or len(spec) not in (2, 3)
+            or not isinstance(spec[1], Mapping)
+        ):
+            raise _not_a_spec(owner, spec)
+        kwargs = spec[1]
         kernel = kwargs.get("kernel")
         if kernel is None:
             kernel = owner.kernel
@@ -77,39 +94,59 @@ class InputBinding:
             self._plans[(id(kernel), *launch_names)] = entry
         return entry[1]
 
-    def _make_call(self, owner: Any, kernel: Any, count: int | None, launch_names: tuple[str, ...]) -> tuple[Any, Callable[..., Any]]:
-        plan, label, inputs = self._plan(owner, kernel, launch_names), _label(owner), len(self.names)
+    def _make_call(
+        self, owner: Any, kernel: Any, count: int | None, launch_names: tuple[str, ...]
+    ) -> tuple[Any, Callable[..., Any]]:
+        plan, label = self._plan(owner, kernel, launch_names), _label(owner)
+        inputs = len(self.names)
         if count is not None:
             if not 0 <= count <= plan.leading:
                 raise BindingError(
-                    f"{label}: _runtime_launcher_arg_count is {count}, but only the first {plan.leading} kernel arguments are bound without a gap"
+                    f"{label}: _runtime_launcher_arg_count is {count}, but only the first "
+                    f"{plan.leading} kernel arguments are bound without a gap"
                 )
             call = call_code(label, plan, inputs, "target(kernel, grid, ", count)
         elif hasattr(kernel, "run"):
-            call = call_code(label, plan, inputs, "kernel.run(", plan.leading, ("grid=grid", "warmup=False"))
+            call = call_code(
+                label, plan, inputs, "kernel.run(", plan.leading, ("grid=grid", "warmup=False")
+            )
         elif hasattr(type(kernel), "__getitem__"):
-            # A wrapper around a plain function: it sees names, as in a launch that is written by hand.
+            # A wrapper around a plain function: it sees names, as in a launch that is written by
+            # hand.
             call = call_code(label, plan, inputs, "kernel[grid](", 0)
         else:
-            raise BindingError(f"{label}: {kernel!r} can be launched neither by run(...) nor by kernel[grid](...)")
+            raise BindingError(
+                f"{label}: {kernel!r} can be launched neither by run(...) nor by kernel[grid](...)"
+            )
         entry = self._calls[(id(kernel), count, *launch_names)] = (kernel, call)
         return entry
 
 
+@functools.cache
+def binding_of(names: tuple[str, ...]) -> InputBinding:
+    """The binding of inputs that arrive as a mapping with these names."""
+    return InputBinding(names)
+
+
 class KernelLaunch:
-    """The base `launch` of kernels whose arguments are bound by name. A subclass may override it."""
+    """The base `launch` of kernels whose arguments are bound by name.
+
+    A subclass may override it.
+    """
 
     kernel: Any
 
     def launch(self, spec: Any, inputs: Mapping[str, Any]) -> Any:
-        """Launch `spec`, a tuple (grid, kwargs[, outputs]), with the call's inputs by name; returns the outputs."""
-        return _binding_of(tuple(inputs)).run(self, spec, tuple(inputs.values()))
+        """Launch `spec`, (grid, kwargs[, outputs]), with the call's inputs; returns the outputs."""
+        return binding_of(tuple(inputs)).run(self, spec, tuple(inputs.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What a decorated `__call__` carries as `launcher`: the function as written, its binding, and `collect(self, ...)`, which
-    takes the same arguments and returns the inputs as a tuple, defaults included.
+    """What a decorated `__call__` carries as `launcher`.
+
+    `function` is the function as written, `binding` binds its inputs, and `collect` takes the same
+    arguments and returns the inputs as a tuple, defaults included.
     """
 
     function: Callable[..., Any]
@@ -117,21 +154,36 @@ class Launcher:
     collect: Callable[..., tuple[Any, ...]]
 
 
-def kernel_launcher(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], Any]:
-    """Decorate a `__call__` that returns (grid, kwargs), (grid, kwargs, outputs) or what else its class's `launch` takes.
+def kernel_launcher(
+    function: Callable[Concatenate[Any, P], Any],
+) -> Callable[Concatenate[Any, P], Any]:
+    """Turn a `__call__` that returns a launch specification into one that launches.
 
-    Calling the object computes that specification and hands it, with the call's inputs by name, to `launch`; where `launch` is
-    the base one this takes a short cut with the same result. A class with `bind_launch_inputs = False` gets no inputs. Name and
-    docstring stay.
+    A specification is (grid, kwargs), (grid, kwargs, outputs) or what else the class's `launch`
+    takes.
+
+    Calling the object computes that specification and hands it, with the call's inputs by name, to
+    `launch`; where `launch` is the base one this takes a short cut with the same result. A class
+    with `bind_launch_inputs = False` gets no inputs. Name and docstring stay.
     """
     parameters = list(inspect.signature(function).parameters.values())
-    if not parameters or parameters[0].kind not in (parameters[0].POSITIONAL_ONLY, parameters[0].POSITIONAL_OR_KEYWORD):
-        raise DeclarationError(f"{function.__qualname__}: kernel_launcher decorates a method, and this takes no self")
+    if not parameters or parameters[0].kind not in (
+        parameters[0].POSITIONAL_ONLY,
+        parameters[0].POSITIONAL_OR_KEYWORD,
+    ):
+        raise DeclarationError(
+            f"{function.__qualname__}: kernel_launcher decorates a method, and this takes no self"
+        )
     owner, names = parameters[0].name, tuple(p.name for p in parameters[1:])
     binding = InputBinding(names)
     signature, values = _signature_code(parameters), f"({', '.join(names)},)" if names else "()"
     by_name = "{" + ", ".join(f"{name!r}: {name}" for name in names) + "}"
-    namespace = {"_jw_function": function, "_jw_base": KernelLaunch.launch, "_jw_run": binding.run, "_jw_getattr": getattr}
+    namespace: dict[str, Any] = {
+        "_jw_function": function,
+        "_jw_base": KernelLaunch.launch,
+        "_jw_run": binding.run,
+        "_jw_getattr": getattr,
+    }
     code = f"""
 def collect({signature}):
     return {values}
@@ -143,17 +195,19 @@ def call({signature}):
         return _jw_run({owner}, _jw_spec, {values})
     return _jw_launch(_jw_spec, {by_name} if _jw_bind else {{}})
 """
-    exec(compile(code, f"<kernel_launcher of {function.__qualname__}>", "exec"), namespace)
+    exec(compile(code, f"<launcher of {function.__qualname__}>", "exec"), namespace)  # noqa: S102
     collect, call = namespace["collect"], namespace["call"]
     for generated in (collect, call):
-        generated.__defaults__ = function.__defaults__  # type: ignore[attr-defined]
-        generated.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
-    wrapped = functools.wraps(function)(call)  # type: ignore[arg-type]
-    wrapped.launcher = Launcher(function, binding, collect)  # type: ignore[attr-defined,arg-type]
-    return wrapped
+        generated.__defaults__ = function.__defaults__
+        generated.__kwdefaults__ = function.__kwdefaults__
+    call.launcher = Launcher(function, binding, collect)
+    return cast("Callable[Concatenate[Any, P], Any]", functools.wraps(function)(call))
 
 
-_binding_of = functools.cache(InputBinding)
+_STARS: dict[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
 
 
 def _signature_code(parameters: list[inspect.Parameter]) -> str:
@@ -165,7 +219,7 @@ def _signature_code(parameters: list[inspect.Parameter]) -> str:
             parts.append("*")
             starred = True
         starred = starred or p.kind is p.VAR_POSITIONAL
-        parts.append({p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "") + p.name)
+        parts.append(_STARS.get(p.kind, "") + p.name)
         following = parameters[index + 1].kind if index + 1 < len(parameters) else None
         if p.kind is p.POSITIONAL_ONLY and following is not p.POSITIONAL_ONLY:
             parts.append("/")
@@ -174,21 +228,17 @@ def _signature_code(parameters: list[inspect.Parameter]) -> str:
 
 def _forward_code(parameters: list[inspect.Parameter]) -> str:
     """The arguments of a call that passes every parameter on."""
-    forms = {
-        inspect.Parameter.VAR_POSITIONAL: "*{0}",
-        inspect.Parameter.VAR_KEYWORD: "**{0}",
-        inspect.Parameter.KEYWORD_ONLY: "{0}={0}",
-    }
-    return ", ".join(forms.get(p.kind, "{0}").format(p.name) for p in parameters)
+    return ", ".join(
+        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else _STARS.get(p.kind, "") + p.name
+        for p in parameters
+    )
 
 
-def _whole(owner: Any, spec: Any) -> tuple[Any, Mapping[str, Any], Any]:
-    """A launch specification with all three parts."""
-    if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not isinstance(spec[1], Mapping):
-        raise DeclarationError(
-            f"{_label(owner)}: __call__ returned {spec!r}; return (grid, launch kwargs) or (grid, launch kwargs, outputs)"
-        )
-    return spec if len(spec) == 3 else (*spec, None)
+def _not_a_spec(owner: Any, spec: Any) -> DeclarationError:
+    return DeclarationError(
+        f"{_label(owner)}: __call__ returned {spec!r}; return (grid, launch kwargs) or (grid, "
+        "launch kwargs, outputs)"
+    )
 
 
 def _label(owner: Any) -> str:

@@ -20,11 +20,17 @@ class TritonPointerInputVariant:
         return cls(tuple((name, bool(value)) for name, value in aligned.items()))
 
     def is_aligned(self, name: str) -> bool:
-        """Whether this pointer is divisible by 16 bytes. Raises KeyError for a name that the variant does not hold."""
+        """Whether this pointer is divisible by 16 bytes.
+
+        Raises KeyError for a name that the variant does not hold.
+        """
         for known, aligned in self.alignments:
             if known == name:
                 return aligned
-        raise KeyError(f"no pointer {name!r} in this variant; it holds {', '.join(known for known, _ in self.alignments)}")
+        raise KeyError(
+            f"no pointer {name!r} in this variant; it holds "
+            f"{', '.join(known for known, _ in self.alignments)}"
+        )
 
     def pointer(self, name: str, dtype: Any, shape: tuple[int, ...] = (1,)) -> TensorSpec:
         """A tensor stand-in for this pointer."""

@@ -84,3 +84,16 @@ class StubDriver:
         import torch
 
         return torch.device("cpu")
+
+
+class NullKernel:
+    """Stands in Triton's kernel cache where a key replay wants to know which keys are asked for, and nothing else."""
+
+    function = None
+    packed_metadata = None
+
+    def launch_metadata(self, grid: Any, stream: int, *args: Any) -> None:
+        """Triton builds this for each launch; there is none."""
+
+    def run(self, *args: Any) -> None:
+        """The launch."""

@@ -1,4 +1,4 @@
-"""BuildPrefillChunkMetadata: for each query token of a prefill chunk the range of compressed states it may look at.
+"""BuildPrefillChunkMetadata: the range of compressed states each query of a prefill chunk may see.
 
 A chunk holds whole requests; of its query tokens one slice is processed. r tokens share one
 compressed state. For request q with queries [s, e), n = e - s, and token j whose index a = s + j
@@ -42,14 +42,30 @@ passes the plain interleave, whose value is unused while its class still counts.
   of the model.
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# (kernel arguments have no Python types)
+
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+
+from jitwarm.contract import (
+    TritonJitKernel,
+    TritonPointerInputVariant,
+    TritonWarmupTensor,
+    kernel_launcher,
+    triton_scalar_specialization_rep,
+    zip_inputs,
+)
+from jitwarm.errors import BindingError
+
+BLOCK_SIZE = 1024
 
 
 @triton.jit
@@ -96,5 +112,170 @@ def _build_prefill_chunk_metadata(
     token_stop = tl.load(cu_compressed_seq_lens_ptr + request + 1)
     while token < token_stop:
         target = token + lane
-        tl.store(token_to_seq_ptr + target, request + tl.zeros_like(target), mask=target < token_stop)
+        owner = request + tl.zeros_like(target)
+        tl.store(token_to_seq_ptr + target, owner, mask=target < token_stop)
         token += BLOCK_SIZE
+
+
+class BuildPrefillChunkMetadataKernel(
+    TritonJitKernel["BuildPrefillChunkMetadataKernel.CompileKey"]
+):
+    """Builds the metadata of one slice of a prefill chunk; see the module's text."""
+
+    kernel = _build_prefill_chunk_metadata
+    kernel_name = "BuildPrefillChunkMetadata"
+
+    @dataclass(frozen=True, slots=True)
+    class CompileKey:
+        """Five integers by class (1, 16 or 2), the constexprs, the alignment of two pointers."""
+
+        query_slice_start: int
+        query_slice_stop: int
+        dcp_rank: int
+        dcp_world_size: int
+        dcp_interleave: int
+        block_size: int
+        compress_ratio: int
+        input_variant: TritonPointerInputVariant
+
+    def dispatch(
+        self,
+        *,
+        query_slice_start: int,
+        query_slice_stop: int,
+        dcp_rank: int,
+        dcp_world_size: int,
+        dcp_interleave: int,
+        compress_ratio: int,
+        seq_lens_aligned: bool,
+        cu_seq_lens_aligned: bool,
+    ) -> CompileKey:
+        """The key of a launch; the flags say whether 16 divides the address of the lengths."""
+        cls = triton_scalar_specialization_rep
+        return self.CompileKey(
+            cls(query_slice_start),
+            cls(query_slice_stop),
+            cls(dcp_rank),
+            cls(dcp_world_size),
+            cls(dcp_interleave),
+            BLOCK_SIZE,
+            compress_ratio,
+            TritonPointerInputVariant.from_alignment(
+                uncompressed_seq_lens=seq_lens_aligned, cu_compressed_seq_lens=cu_seq_lens_aligned
+            ),
+        )
+
+    def get_warmup_keys(self, config: Any) -> list[CompileKey]:
+        """Every class of slice bound, times the ratios of the model and the four alignments."""
+        parallel, model = config.parallel_config, config.model_config.hf_config
+        ranks = parallel.decode_context_parallel_size
+        worlds = [(parallel.dcp_rank if ranks > 1 else 0, ranks)]
+        if getattr(parallel, "prefill_context_parallel_size", 1) > 1 and ranks > 1:
+            worlds.append((0, 1))  # a global plan, localised nowhere
+        declared = tuple(getattr(model, "compress_ratios", ())) or (1,)
+        ratios = _distinct(max(1, r) for r in (*declared, getattr(model, "index_kpool", 1)))
+        interleave = parallel.cp_kv_cache_interleave_size
+        interleaves = _distinct(interleave // r for r in ratios if interleave % r == 0)
+        # A slice ends anywhere up to the chunk's end: these three show each class that it can have.
+        longest = min(max(config.scheduler_config.max_num_batched_tokens, 1), 8)
+        return self._trace_dispatch(self.dispatch)(
+            zip_inputs(*({"dcp_rank": rank, "dcp_world_size": world} for rank, world in worlds)),
+            query_slice_start=(0, 1, 2),
+            query_slice_stop=(1, 2 * longest - 1, 2 * longest),
+            dcp_interleave=interleaves or (interleave,),
+            compress_ratio=ratios,
+            seq_lens_aligned=(True, False),
+            cu_seq_lens_aligned=(True, False),
+        )
+
+    def warmup_inputs(self, key: CompileKey) -> dict[str, Any]:
+        """Arguments of a call that has this key; without DCP the row starts are absent."""
+
+        def tensor() -> Any:
+            return TritonWarmupTensor(torch.int32, shape=(16,))
+
+        variant = key.input_variant
+        alone = key.dcp_world_size == 1
+        return {
+            "query_start_loc": tensor(),
+            "uncompressed_seq_lens": variant.pointer("uncompressed_seq_lens", torch.int32, (15,)),
+            "cu_compressed_seq_lens": variant.pointer("cu_compressed_seq_lens", torch.int32, (16,)),
+            "query_slice_start": key.query_slice_start,
+            "query_slice_stop": key.query_slice_stop,
+            "compress_ratio": key.compress_ratio,
+            "row_starts": None if alone else tensor(),
+            "dcp_rank": key.dcp_rank,
+            "dcp_world_size": key.dcp_world_size,
+            "dcp_interleave": key.dcp_interleave,
+            "token_to_seq": tensor(),
+            "cu_seqlen_ks": tensor(),
+            "cu_seqlen_ke": tensor(),
+        }
+
+    @kernel_launcher
+    def __call__(
+        self,
+        query_start_loc: torch.Tensor,
+        uncompressed_seq_lens: torch.Tensor,
+        cu_compressed_seq_lens: torch.Tensor,
+        query_slice_start: int,
+        query_slice_stop: int,
+        *,
+        token_to_seq: torch.Tensor,
+        compress_ratio: int = 1,
+        row_starts: torch.Tensor | None = None,
+        dcp_rank: int = 0,
+        dcp_world_size: int = 1,
+        dcp_interleave: int = 1,
+        cu_seqlen_ks: torch.Tensor | None = None,
+        cu_seqlen_ke: torch.Tensor | None = None,
+    ) -> Any:
+        """Fill token_to_seq [cu[Q]], ks and ke [stop - start], and return the three.
+
+        `row_starts` is by default cu_compressed_seq_lens; ks and ke are allocated if absent.
+        Raises `BindingError` (a ValueError) for tensors that do not fit each other.
+        """
+        num_reqs = uncompressed_seq_lens.shape[0]
+        if cu_seqlen_ks is None:
+            cu_seqlen_ks = token_to_seq.new_empty(query_slice_stop - query_slice_start)
+        if cu_seqlen_ke is None:
+            cu_seqlen_ke = token_to_seq.new_empty(query_slice_stop - query_slice_start)
+        if row_starts is None:
+            row_starts = cu_compressed_seq_lens
+        if not (
+            query_start_loc.shape[0] > num_reqs
+            and cu_compressed_seq_lens.shape[0] > num_reqs
+            and row_starts.shape[0] >= num_reqs
+            and cu_seqlen_ks.shape[0] >= query_slice_stop - query_slice_start
+            and cu_seqlen_ke.shape[0] >= query_slice_stop - query_slice_start
+        ):
+            raise BindingError(
+                f"{self.kernel_name}: {num_reqs} requests need {num_reqs + 1} entries of "
+                f"query_start_loc and cu_compressed_seq_lens and {num_reqs} of row_starts, and the "
+                f"slice {query_slice_start}:{query_slice_stop} its length of ks and ke"
+            )
+        key = self.dispatch(
+            query_slice_start=query_slice_start,
+            query_slice_stop=query_slice_stop,
+            dcp_rank=dcp_rank,
+            dcp_world_size=dcp_world_size,
+            dcp_interleave=dcp_interleave,
+            compress_ratio=compress_ratio,
+            seq_lens_aligned=uncompressed_seq_lens.data_ptr() % 16 == 0,
+            cu_seq_lens_aligned=cu_compressed_seq_lens.data_ptr() % 16 == 0,
+        )
+        launch = {
+            "row_starts_ptr": row_starts,
+            "cu_seqlen_ks_ptr": cu_seqlen_ks,
+            "cu_seqlen_ke_ptr": cu_seqlen_ke,
+            "BLOCK_SIZE": key.block_size,
+        }
+        grid = (num_reqs,) if token_to_seq.shape[0] and num_reqs else None
+        return grid, launch, (token_to_seq, cu_seqlen_ks, cu_seqlen_ke)
+
+
+def _distinct(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+build_prefill_chunk_metadata = BuildPrefillChunkMetadataKernel()

@@ -1,33 +1,38 @@
-"""ComputeSlotMapping: the KV-cache slot of each token of a step, on this rank of a decode-context-parallel (DCP) group.
+"""ComputeSlotMapping: the KV-cache slot of each token of a step, on this rank.
 
-For request q and its tokens i in [query_start_loc[q], query_start_loc[q+1]), with position p, block size B, world W, interleave I:
+The tokens i of request q, those in [query_start_loc[q], query_start_loc[q+1]), have position p.
+With block size B, world size W and interleave I of decode context parallelism (DCP):
 
-    block = p // (B*W),  o = p % (B*W),  mine = (o // I) % W == rank
+    block = p // (B*W),   o = p % (B*W)
+    mine  = (o // I) % W == rank
     slot_mapping[i] = block_table[q, block]*B + (o // (I*W))*I + o % I   if mine else -1
 
-Entries [num_tokens, len(slot_mapping)) are set to -1, where num_tokens is the length of `positions`. Entries from
-query_start_loc[-1] to num_tokens are not written, where the two differ.
+Entries [num_tokens, len(slot_mapping)) become -1, where num_tokens is the length of `positions`.
+Entries from query_start_loc[-1] to num_tokens are not written, where the two differ.
 
-Shapes: query_start_loc int32 [Q+1], positions int64 [num_tokens], block_table int32 [Q or more, width], slot_mapping int64
-[num_tokens or more]. Q = 0 is legal. The table row of a request is its index in the batch.
-Limits: positions below width*B*W; a negative position gives -1. Offsets and slots are 64-bit. Token counts below 2**31.
+Shapes: query_start_loc int32 [Q+1], positions int64 [num_tokens], block_table int32
+[Q or more, width], slot_mapping int64 [num_tokens or more]. Q = 0 is legal. The table row of a
+request is its index in the batch; the row stride may exceed the width.
+Limits: B % I == 0; positions below width*B*W (a negative one gives -1); lengths of positions and
+slot_mapping at most 2**31 - 1024. Slots and table offsets are 64-bit.
 
 Callers and reachable classes
 -----------------------------
-Each block table (one per KV-cache group) computes the mapping once a step.
+Each block table (one per KV-cache group) makes the mapping once a step.
 
-| argument | passed by the model | reachable classes |
-|---|---|---|
-| query_start_loc_ptr | `query_start_loc[:num_reqs + 1]`: from the start of a larger buffer, int32 | aligned |
-| positions_ptr | `positions[:num_tokens]`: from the start of a larger buffer, int64 | aligned |
-| block_table_ptr | the group's whole table, int32 | aligned |
-| slot_mapping_ptr | the group's whole buffer, int64 | aligned |
-| num_tokens, max_num_tokens | any | i32, unspecialised |
-| block_table_stride | width of the group's table, fixed at construction | one class: 16, 2 or 1 by that width |
-| the four upper-case values | fixed at construction of the block table | one set a group and rank |
-
-By the width rule the stride is a multiple of 128 // gcd(128, B): class 16 for blocks of 1 to 8 tokens, else by the model length.
+    query_start_loc_ptr  query_start_loc[:num_reqs + 1], the start of a larger buffer: aligned
+    positions_ptr        positions[:num_tokens], the start of a larger buffer: aligned
+    block_table_ptr      the group's whole table: aligned
+    slot_mapping_ptr     the group's whole buffer: aligned
+    num_tokens, max_num_tokens
+                         anything: i32, unspecialised
+    block_table_stride   width of the group's table, fixed when it is made: one of 1, 2, 16
+    KV_CACHE_BLOCK_SIZE, TOTAL_CP_WORLD_SIZE, TOTAL_CP_RANK, CP_KV_CACHE_INTERLEAVE_SIZE
+                         fixed when the table is made: one set for a group and rank
 """
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# (Triton reads the annotations of a kernel's arguments: only constexprs may have one.)
 
 from __future__ import annotations
 
@@ -43,7 +48,7 @@ import triton.language as tl
 from jitwarm.declare import TensorSpec, declare, launch
 from jitwarm.errors import BindingError, DeclarationError
 
-TABLE_ALIGNMENT = 128  # tokens; the width of a table covers a multiple of it
+TABLE_ALIGNMENT = 128  # tokens; a row of a block table covers a multiple of it
 _TILE = {"PAD_ID": -1, "BLOCK_SIZE": 1024}
 
 
@@ -65,52 +70,48 @@ def _compute_slot_mapping(
 ):
     req = tl.program_id(0)
     lanes = tl.arange(0, BLOCK_SIZE)
+    # While loops: a range with a run-time bound fails in Triton 3.6's interpreter with numpy 2.4.
     if req == tl.num_programs(0) - 1:  # one program more than there are requests: the padding
-        pad_at = num_tokens
-        while pad_at < max_num_tokens:
-            index = pad_at + lanes
-            tl.store(
-                slot_mapping_ptr + index,
-                tl.full((BLOCK_SIZE,), PAD_ID, tl.int64),
-                mask=index < max_num_tokens,
-            )
-            pad_at += BLOCK_SIZE
-    else:
-        VIRTUAL_BLOCK: tl.constexpr = KV_CACHE_BLOCK_SIZE * TOTAL_CP_WORLD_SIZE
-        TURN: tl.constexpr = CP_KV_CACHE_INTERLEAVE_SIZE * TOTAL_CP_WORLD_SIZE
-        table_ptr = block_table_ptr + req.to(tl.int64) * block_table_stride
-        at = tl.load(query_start_loc_ptr + req)
-        end = tl.load(query_start_loc_ptr + req + 1)
-        while at < end:
+        pad = tl.full((BLOCK_SIZE,), PAD_ID, tl.int64)
+        at = num_tokens
+        while at < max_num_tokens:
             index = at + lanes
+            tl.store(slot_mapping_ptr + index, pad, mask=index < max_num_tokens)
+            at += BLOCK_SIZE
+    else:
+        STRETCH: tl.constexpr = KV_CACHE_BLOCK_SIZE * TOTAL_CP_WORLD_SIZE
+        ROUND: tl.constexpr = CP_KV_CACHE_INTERLEAVE_SIZE * TOTAL_CP_WORLD_SIZE
+        row_ptr = block_table_ptr + req.to(tl.int64) * block_table_stride
+        start = tl.load(query_start_loc_ptr + req)
+        end = tl.load(query_start_loc_ptr + req + 1)
+        while start < end:
+            index = start + lanes
             in_query = index < end
             position = tl.load(positions_ptr + index, mask=in_query, other=0)
-            block = position // VIRTUAL_BLOCK
-            offset = position - block * VIRTUAL_BLOCK
-            mine = (position >= 0) & (
-                (offset // CP_KV_CACHE_INTERLEAVE_SIZE) % TOTAL_CP_WORLD_SIZE == TOTAL_CP_RANK
-            )
-            number = tl.load(table_ptr + block, mask=in_query & mine, other=0).to(tl.int64)
-            local = (
-                offset // TURN
-            ) * CP_KV_CACHE_INTERLEAVE_SIZE + offset % CP_KV_CACHE_INTERLEAVE_SIZE
-            slot = tl.where(mine, number * KV_CACHE_BLOCK_SIZE + local, PAD_ID)
+            block = position // STRETCH
+            offset = position - block * STRETCH
+            owner = (offset // CP_KV_CACHE_INTERLEAVE_SIZE) % TOTAL_CP_WORLD_SIZE
+            mine = (position >= 0) & (owner == TOTAL_CP_RANK)
+            number = tl.load(row_ptr + block, mask=in_query & mine, other=0).to(tl.int64)
+            turn = (offset // ROUND) * CP_KV_CACHE_INTERLEAVE_SIZE
+            entry = turn + offset % CP_KV_CACHE_INTERLEAVE_SIZE
+            slot = tl.where(mine, number * KV_CACHE_BLOCK_SIZE + entry, PAD_ID)
             tl.store(slot_mapping_ptr + index, slot, mask=in_query)
-            at += BLOCK_SIZE
+            start += BLOCK_SIZE
 
 
 @functools.lru_cache(maxsize=64, typed=True)
 def _constants(block_size: int, world_size: int, rank: int, interleave: int) -> dict[str, int]:
-    """The compile-time arguments of a launch, the same for the declaration and for `compute_slot_mapping`."""
+    """Compile-time arguments, one source for the declaration and for `compute_slot_mapping`."""
     if min(block_size, world_size, interleave) < 1 or not 0 <= rank < world_size:
         raise BindingError(
-            "ComputeSlotMapping: block size, world size and interleave must be 1 or more and the rank one of the world, "
-            f"not {block_size}, {world_size}, {interleave} and {rank}"
+            "ComputeSlotMapping: block size, world size and interleave must be 1 or more and the "
+            f"rank one of the world, not {block_size}, {world_size}, {interleave} and {rank}"
         )
     if block_size % interleave:
         raise BindingError(
-            f"ComputeSlotMapping: a block of {block_size} tokens does not hold whole turns of {interleave}: "
-            "choose an interleave that divides the block size"
+            f"ComputeSlotMapping: a block of {block_size} tokens does not hold whole turns of "
+            f"{interleave}: choose an interleave that divides the block size"
         )
     return {
         "KV_CACHE_BLOCK_SIZE": block_size,
@@ -122,7 +123,7 @@ def _constants(block_size: int, world_size: int, rank: int, interleave: int) -> 
 
 
 @declare(_compute_slot_mapping)
-def ComputeSlotMapping(  # noqa: N802 - the name under which the kernel registers
+def ComputeSlotMapping(
     *,
     kv_cache_block_size: int,
     total_cp_world_size: int,
@@ -146,11 +147,16 @@ def ComputeSlotMapping(  # noqa: N802 - the name under which the kernel register
 
 
 def block_table_width(
-    max_model_len: int, block_size: int, cp_world_size: int = 1, *, alignment: int = TABLE_ALIGNMENT
+    max_model_len: int,
+    block_size: int,
+    cp_world_size: int = 1,
+    *,
+    alignment: int = TABLE_ALIGNMENT,
 ) -> int:
-    """Blocks in a row of a group's block table: enough for `max_model_len` tokens spread over the world.
+    """Blocks in a row of a group's block table: `max_model_len` tokens spread over the world.
 
-    width * block_size is a multiple of `alignment` tokens; `alignment=1` is for state groups, which are not rounded.
+    Rounded up so that width * block_size is a multiple of `alignment` tokens; state groups, which
+    are not rounded, take `alignment=1`.
     Raises `DeclarationError` (a ValueError) for a length, size or alignment that is not positive.
     """
     if min(max_model_len, block_size, cp_world_size, alignment) < 1:
@@ -158,8 +164,9 @@ def block_table_width(
             "ComputeSlotMapping: the width of a block table needs positive numbers, not "
             f"{max_model_len=}, {block_size=}, {cp_world_size=}, {alignment=}"
         )
+    blocks = -(-max_model_len // (block_size * cp_world_size))
     step = alignment // math.gcd(alignment, block_size)
-    return int(triton.cdiv(triton.cdiv(max_model_len, block_size * cp_world_size), step) * step)
+    return -(-blocks // step) * step
 
 
 def compute_slot_mapping(
@@ -175,38 +182,34 @@ def compute_slot_mapping(
 ) -> torch.Tensor:
     """Fill `slot_mapping` for the tokens of a step and return it.
 
-    Never waits for the device, so values are not checked: query_start_loc must ascend to at most len(positions).
+    Never waits for the device, so values are not checked: query_start_loc must ascend to at most
+    len(positions).
     Raises `BindingError` (a ValueError) for tensors or sizes that do not fit each other.
     """
     constants = _constants(
         kv_cache_block_size, total_cp_world_size, total_cp_rank, cp_kv_cache_interleave_size
     )
-    num_reqs, num_tokens, max_num_tokens = (
-        query_start_loc.shape[0] - 1,
-        positions.shape[0],
-        slot_mapping.shape[0],
-    )
+    num_reqs, num_tokens = query_start_loc.shape[0] - 1, positions.shape[0]
     if not (
         query_start_loc.dtype == block_table.dtype == torch.int32
         and positions.dtype == slot_mapping.dtype == torch.int64
+        and block_table.dim() == 2
         and 0 <= num_reqs <= block_table.shape[0]
-        and num_tokens <= max_num_tokens
+        and num_tokens <= slot_mapping.shape[0]
         and query_start_loc.is_contiguous()
         and positions.is_contiguous()
         and slot_mapping.is_contiguous()
-        and block_table.stride(1) == 1
+        and (block_table.stride(1) == 1 or not num_reqs)
     ):
+        tensors = (query_start_loc, positions, block_table, slot_mapping)
         raise BindingError(
-            "ComputeSlotMapping: needs query_start_loc int32 [Q+1], positions int64 [T], block_table int32 [Q or more, width] and "
-            "slot_mapping int64 [T or more], elements side by side; got "
-            + ", ".join(
-                f"{t.dtype} {list(t.shape)}"
-                for t in (query_start_loc, positions, block_table, slot_mapping)
-            )
+            "ComputeSlotMapping: needs contiguous query_start_loc int32 [Q+1], positions int64 [T] "
+            "and slot_mapping int64 [T or more], and block_table int32 [Q or more, width] with "
+            "columns side by side; got " + ", ".join(f"{t.dtype} {list(t.shape)}" for t in tensors)
         )
     _compute_slot_mapping[(num_reqs + 1,)](
         num_tokens,
-        max_num_tokens,
+        slot_mapping.shape[0],
         query_start_loc,
         positions,
         block_table,

@@ -1,4 +1,4 @@
-"""ConvertReqIndexToGlobalIndex: turns request-local token ids, as a top-k selects them, into physical rows of the KV cache.
+"""ConvertReqIndexToGlobalIndex: request-local token ids as physical rows of the KV cache.
 
 W ranks take turns of I tokens (decode context parallel, DCP). A cache block holds BS tokens and
 takes SR rows of the physical row view (SR > BS where pages of other layers lie in between). For
@@ -6,10 +6,11 @@ query t, column k, tok = token_indices[t, k]:
 
     owner = tok // I % W,   place = tok // (W*I) * I + tok % I,   block = place // BS
     decode row:   out[t, k] = block_table[request, block] * SR + place % BS
-    prefill row:  out[t, k] = owner * workspace_rank_stride + workspace_start[p] + place,   p = prefill_request_id[t] >= 0
+    prefill row:  out[t, k] = owner * workspace_rank_stride + workspace_start[p] + place
 
--1 instead where tok < 0, where block is outside of the table (in prefill rows too), and in decode
-rows where owner is not this rank. The prefill workspace is the rank-major gather of all shards,
+A row is a prefill row where p = prefill_request_id[t] is 0 or more. -1 instead where tok < 0,
+where block is outside of the table (in prefill rows too), and in decode rows where owner is not
+this rank. The prefill workspace is the rank-major gather of all shards,
 so a prefill row may use tokens of every rank. request = req_id[t], or max(idx_mapping[req_id[t]],
 0) with an idx_mapping.
 
@@ -26,16 +27,13 @@ Limits: physical rows, and offsets inside a row, below 2**31.
 
 Callers and reachable classes
 -----------------------------
-Every sparse MLA layer, once a layer for the decode rows and once a layer for the prefill rows.
-Batch buffers are larger than the batch and sliced; K is a multiple of 128, so rows of
-token_indices and out stay aligned at every offset.
+Every sparse MLA layer, once a step for all its tokens; prefill rows are told apart by
+prefill_request_id. Batch buffers are larger than the batch and used from their start. K is a
+multiple of 128, so that rows of token_indices and out would be aligned at every offset.
 
-* req_id_ptr: decode: `req_id_per_token[:num_decode_tokens]`; prefill rows:
-  `req_id_per_token[num_decode_tokens:]`, int32. Classes: aligned; in prefill not aligned where
-  num_decode_tokens % 4 != 0.
-* block_table_ptr: the group's table or rows of it `[num_decodes:]`, int32. Classes: aligned where
-  the row stride is a multiple of 4.
-* token_indices_ptr: `topk_buffer[:num_tokens]` or `[num_decode_tokens:]`. Classes: aligned.
+* req_id_ptr: `req_id_per_token[:num_tokens]`. Classes: aligned.
+* block_table_ptr: the group's table, `[:num_reqs]`. Classes: aligned.
+* token_indices_ptr: `topk_buffer[:num_tokens]`. Classes: aligned.
 * out_ptr, valid_count_ptr: fresh, or slices of scratch from its start; None without counting.
   Classes: aligned; None.
 * idx_mapping_ptr: None; the index map of a hierarchical sparse cache, from its start. Classes:
@@ -49,18 +47,36 @@ token_indices and out stay aligned at every offset.
 * BLOCK_SIZE ... NUM_TOPK_TOKENS: five sets with W > 1, four without, see `get_warmup_keys`.
   Classes: those.
 
-Declared with every pointer aligned. Not declared, and compiled on first use: an unaligned req_id,
-and filtering by rank without counting (`filter_dcp(..., compact=False)` that asks for no counts).
+Not declared, and compiled on first use: a req_id sliced at an offset that is no multiple of 4 (not
+aligned), and filtering by rank without counting (`filter_dcp(..., compact=False)` without counts).
 """
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# (kernel arguments have no Python types)
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+
+from jitwarm.contract import (
+    TritonJitKernel,
+    TritonWarmupTensor,
+    kernel_launcher,
+    triton_scalar_specialization_rep,
+    zip_inputs,
+)
+from jitwarm.declare import NoKeys
+from jitwarm.errors import BindingError
+from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
+
+TILE = 128
+LARGEST_PADDED_TILE = 4096  # beyond it a whole row is one tile only if its length is a power of two
 
 
 @triton.jit(do_not_specialize=["max_num_blocks_per_req", "workspace_rank_stride"])
@@ -147,3 +163,409 @@ def _convert_req_index_to_global_index(
             tl.store(out_row + column * out_stride1, row, mask=in_row)
     else:
         tl.store(out_row + column * out_stride1, row, mask=in_row)
+
+
+class ConvertReqIndexToGlobalIndexKernel(
+    TritonJitKernel["ConvertReqIndexToGlobalIndexKernel.CompileKey"]
+):
+    """Converts ids to rows: `convert` for a layer, `filter_dcp` for one rank's share of a top-k."""
+
+    kernel = _convert_req_index_to_global_index
+    kernel_name = "ConvertReqIndexToGlobalIndex"
+
+    @dataclass(frozen=True, slots=True)
+    class CompileKey:
+        """Constexprs and num_warps by value, the row stride of the table by class (1, 16 or 2)."""
+
+        block_size: int
+        block_stride_rows: int
+        block_n: int
+        has_prefill_workspace: bool
+        has_idx_mapping: bool
+        count_valid: bool
+        single_tile: bool
+        compact_to_front: bool
+        dcp_size: int
+        dcp_rank: int
+        dcp_interleave: int
+        num_warps: int
+        num_topk_tokens: int
+        block_table_stride: int
+
+    @functools.lru_cache(maxsize=1024, typed=True)  # noqa: B019 - the instance is a singleton
+    def dispatch(
+        self,
+        *,
+        block_size: int,
+        block_stride_rows: int,
+        num_topk_tokens: int,
+        block_table_stride: int,
+        has_prefill_workspace: bool,
+        has_idx_mapping: bool,
+        count_valid: bool,
+        compact_to_front: bool,
+        dcp_size: int,
+        dcp_rank: int,
+        dcp_interleave: int,
+    ) -> CompileKey:
+        """The key of a launch.
+
+        Raises `BindingError` (a ValueError) where compacting does not count, and for a number of
+        tokens, a rank or a block size that the kernel does not have.
+        """
+        if compact_to_front and not count_valid:
+            raise BindingError(f"{self.kernel_name}: compacting needs valid counts")
+        if num_topk_tokens < 1 or num_topk_tokens % TILE:
+            raise BindingError(
+                f"{self.kernel_name}: {num_topk_tokens} top-k tokens are no multiple of {TILE}"
+            )
+        if not (
+            0 <= dcp_rank < dcp_size
+            and dcp_interleave >= 1
+            and 1 <= block_size <= block_stride_rows
+        ):
+            raise BindingError(
+                f"{self.kernel_name}: needs a rank of the group, an interleave of 1 or more and "
+                f"blocks that fit their rows, got rank {dcp_rank} of {dcp_size}, interleave "
+                f"{dcp_interleave}, blocks of {block_size} in {block_stride_rows} rows"
+            )
+        block_n, num_warps, single_tile = tiling(num_topk_tokens, count_valid)
+        return self.CompileKey(
+            block_size,
+            block_stride_rows,
+            block_n,
+            has_prefill_workspace,
+            has_idx_mapping,
+            count_valid,
+            single_tile,
+            compact_to_front,
+            dcp_size,
+            dcp_rank,
+            dcp_interleave,
+            num_warps,
+            num_topk_tokens,
+            triton_scalar_specialization_rep(block_table_stride),
+        )
+
+    def get_warmup_keys(
+        self, config: Any, *, block_stride_rows: int | None = None
+    ) -> list[CompileKey] | NoKeys:
+        """The keys of a cache group whose blocks take `block_stride_rows` rows (default: no gap).
+
+        A hierarchical sparse cache (`config.hierarchical_sparse_config` set) adds the two keys with
+        an index map.
+        """
+        parallel, model = config.parallel_config, config.model_config
+        topk, block_size = model.hf_config.index_topk, config.cache_config.block_size
+        if topk <= 0:
+            return NoKeys("the model has no sparse indexer (index_topk)")
+        ranks = parallel.decode_context_parallel_size
+        spread = (
+            ranks,
+            parallel.dcp_rank if ranks > 1 else 0,
+            parallel.cp_kv_cache_interleave_size,
+        )
+        alone = (1, 0, 1)
+        modes = [  # prefill workspace, index map, count, compact, how tokens are spread
+            (False, False, False, False, alone),
+            (False, False, True, True, alone),
+            (True, False, True, True, alone),
+            (False, False, True, False, spread),
+            (False, False, True, ranks > 1, spread if ranks > 1 else alone),
+        ]
+        if getattr(parallel, "prefill_context_parallel_size", 1) > 1 and ranks > 1:
+            modes.append((True, False, True, True, spread))
+        if getattr(config, "hierarchical_sparse_config", None) is not None:
+            modes += [(False, True, False, False, alone), (False, True, True, True, alone)]
+        return self._trace_dispatch(self.dispatch)(
+            zip_inputs(*map(_mode_inputs, modes)),
+            block_size=block_size,
+            block_stride_rows=block_size if block_stride_rows is None else block_stride_rows,
+            num_topk_tokens=topk,
+            block_table_stride=block_table_width(model.max_model_len, block_size, ranks),
+        )
+
+    def warmup_inputs(self, key: CompileKey) -> dict[str, Any]:
+        """Arguments of a call that has this key."""
+
+        def tensor(*shape: int, when: bool = True) -> Any:
+            return TritonWarmupTensor(torch.int32, shape=shape) if when else None
+
+        table_strides = (key.block_table_stride, 1)
+        return {
+            "req_id": tensor(2),
+            "block_table": TritonWarmupTensor(torch.int32, shape=(2, 2), strides=table_strides),
+            "token_indices": tensor(2, key.num_topk_tokens),
+            "out": tensor(2, key.num_topk_tokens),
+            "valid_count": tensor(2, when=key.count_valid),
+            "idx_mapping": tensor(2, when=key.has_idx_mapping),
+            "prefill_request_id": tensor(2, when=key.has_prefill_workspace),
+            "workspace_start": tensor(2, when=key.has_prefill_workspace),
+            "block_size": key.block_size,
+            "block_stride_rows": key.block_stride_rows,
+            "compact_to_front": key.compact_to_front,
+            "dcp_size": key.dcp_size,
+            "dcp_rank": key.dcp_rank,
+            "dcp_interleave": key.dcp_interleave,
+        }
+
+    @kernel_launcher
+    def __call__(
+        self,
+        req_id: torch.Tensor,
+        block_table: torch.Tensor,
+        token_indices: torch.Tensor,
+        out: torch.Tensor,
+        valid_count: torch.Tensor | None = None,
+        idx_mapping: torch.Tensor | None = None,
+        prefill_request_id: torch.Tensor | None = None,
+        workspace_start: torch.Tensor | None = None,
+        workspace_rank_stride: int = 0,
+        *,
+        block_size: int,
+        block_stride_rows: int,
+        compact_to_front: bool,
+        dcp_size: int = 1,
+        dcp_rank: int = 0,
+        dcp_interleave: int = 1,
+    ) -> Any:
+        """The bare launch behind `convert` and `filter_dcp`, which check and prepare the buffers.
+
+        Counts where `valid_count` is given. Where `tiling` says that programs share a row,
+        valid_count must be zero and, for compacting, out must be -1 before.
+        """
+        num_queries, num_topk_tokens = token_indices.shape
+        counts = valid_count is not None
+        key = self.dispatch(
+            block_size=block_size,
+            block_stride_rows=block_stride_rows,
+            num_topk_tokens=num_topk_tokens,
+            block_table_stride=block_table.stride(0),
+            has_prefill_workspace=prefill_request_id is not None,
+            has_idx_mapping=idx_mapping is not None,
+            count_valid=counts,
+            compact_to_front=compact_to_front,
+            dcp_size=dcp_size,
+            dcp_rank=dcp_rank,
+            dcp_interleave=dcp_interleave,
+        )
+        launch = {
+            "max_num_blocks_per_req": block_table.shape[1],
+            "BLOCK_N": key.block_n,
+            "HAS_PREFILL_WORKSPACE": key.has_prefill_workspace,
+            "HAS_IDX_MAPPING": key.has_idx_mapping,
+            "COUNT_VALID": counts,
+            "SINGLE_TILE": key.single_tile,
+            "NUM_TOPK_TOKENS": num_topk_tokens,
+            "num_warps": key.num_warps,
+        }
+        return (num_queries, -(-num_topk_tokens // key.block_n)), launch
+
+    def convert(
+        self,
+        req_id: torch.Tensor,
+        block_table: torch.Tensor,
+        token_indices: torch.Tensor,
+        *,
+        block_size: int,
+        num_topk_tokens: int,
+        block_stride_rows: int | None = None,
+        dcp_size: int = 1,
+        dcp_rank: int = 0,
+        dcp_interleave: int = 1,
+        idx_mapping: torch.Tensor | None = None,
+        prefill_request_id: torch.Tensor | None = None,
+        workspace_start: torch.Tensor | None = None,
+        workspace_rank_stride: int = 0,
+        out: torch.Tensor | None = None,
+        valid_counts: torch.Tensor | None = None,
+        return_valid_counts: bool = False,
+    ) -> Any:
+        """Rows of the tokens, [T, K]; with `return_valid_counts` (rows, valid counts [T]).
+
+        Asking for counts, or giving a buffer for them, also compacts. `out` and `valid_counts` are
+        allocated if absent. Raises `BindingError` (a ValueError) for tensors that do not fit.
+        """
+        _check(req_id, block_table, token_indices, num_topk_tokens)
+        if (prefill_request_id is None) != (workspace_start is None):
+            raise BindingError(
+                f"{self.kernel_name}: give prefill_request_id and workspace_start together, or none"
+            )
+        for name, tensor in (
+            ("idx_mapping", idx_mapping),
+            ("prefill_request_id", prefill_request_id),
+            ("workspace_start", workspace_start),
+        ):
+            if tensor is not None:
+                _check_buffer(name, tensor, None, block_table)
+        if prefill_request_id is not None and prefill_request_id.shape[0] < req_id.shape[0]:
+            raise BindingError(
+                f"{self.kernel_name}: prefill_request_id has {prefill_request_id.shape[0]} entries "
+                f"for {req_id.shape[0]} rows"
+            )
+        counting = return_valid_counts or valid_counts is not None
+        out, valid_counts = _buffers(token_indices, out, valid_counts, counting, counting)
+        self(
+            req_id,
+            block_table,
+            token_indices,
+            out,
+            valid_counts,
+            idx_mapping,
+            prefill_request_id,
+            workspace_start,
+            workspace_rank_stride,
+            block_size=block_size,
+            block_stride_rows=block_size if block_stride_rows is None else block_stride_rows,
+            compact_to_front=counting,
+            dcp_size=dcp_size,
+            dcp_rank=dcp_rank,
+            dcp_interleave=dcp_interleave,
+        )
+        return (out, valid_counts) if return_valid_counts else out
+
+    def filter_dcp(
+        self,
+        req_id: torch.Tensor,
+        block_table: torch.Tensor,
+        token_indices: torch.Tensor,
+        *,
+        dcp_size: int,
+        dcp_rank: int,
+        dcp_interleave: int,
+        block_size: int,
+        num_topk_tokens: int,
+        block_stride_rows: int | None = None,
+        compact: bool = True,
+        out: torch.Tensor | None = None,
+        valid_counts: torch.Tensor | None = None,
+        return_valid_counts: bool = False,
+    ) -> Any:
+        """Rows of the tokens that this rank holds, [T, K]; with `return_valid_counts` also counts.
+
+        Compacts by default, which counts whether the counts are returned or not; `valid_counts` is
+        a buffer for them. With one rank this is `convert`, which compacts only what is counted:
+        without `return_valid_counts` the columns then stay in place whatever `compact` says.
+        Raises `BindingError` (a ValueError) for tensors, a rank or an interleave that do not fit.
+        """
+        if block_size % dcp_interleave or not 0 <= dcp_rank < dcp_size:
+            raise BindingError(
+                f"{self.kernel_name}: needs an interleave that divides the block size and a rank "
+                f"of the group, got {dcp_interleave}, {block_size}, rank {dcp_rank} of {dcp_size}"
+            )
+        if dcp_size == 1:
+            return self.convert(
+                req_id,
+                block_table,
+                token_indices,
+                block_size=block_size,
+                num_topk_tokens=num_topk_tokens,
+                block_stride_rows=block_stride_rows,
+                out=out,
+                valid_counts=valid_counts if return_valid_counts else None,
+                return_valid_counts=return_valid_counts,
+            )
+        _check(req_id, block_table, token_indices, num_topk_tokens)
+        counting = compact or return_valid_counts
+        out, valid_counts = _buffers(token_indices, out, valid_counts, counting, compact)
+        self(
+            req_id,
+            block_table,
+            token_indices,
+            out,
+            valid_counts,
+            block_size=block_size,
+            block_stride_rows=block_size if block_stride_rows is None else block_stride_rows,
+            compact_to_front=compact,
+            dcp_size=dcp_size,
+            dcp_rank=dcp_rank,
+            dcp_interleave=dcp_interleave,
+        )
+        return (out, valid_counts) if return_valid_counts else out
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def tiling(num_topk_tokens: int, counting: bool) -> tuple[int, int, bool]:
+    """Columns of a program, its warps, and whether that program does a whole row."""
+    padded = 1 << max(num_topk_tokens - 1, 0).bit_length()
+    if counting and (padded == num_topk_tokens or padded <= LARGEST_PADDED_TILE):
+        return padded, 8, True
+    return TILE, 4, False
+
+
+def _mode_inputs(mode: tuple[bool, bool, bool, bool, tuple[int, int, int]]) -> dict[str, object]:
+    prefill, mapping, count, compact, (size, rank, interleave) = mode
+    return {
+        "has_prefill_workspace": prefill,
+        "has_idx_mapping": mapping,
+        "count_valid": count,
+        "compact_to_front": compact,
+        "dcp_size": size,
+        "dcp_rank": rank,
+        "dcp_interleave": interleave,
+    }
+
+
+def _check(
+    req_id: torch.Tensor,
+    block_table: torch.Tensor,
+    token_indices: torch.Tensor,
+    num_topk_tokens: int,
+) -> None:
+    if not (
+        req_id.dtype is torch.int32
+        and block_table.dtype is torch.int32
+        and token_indices.dtype is torch.int32
+        and token_indices.shape == (req_id.shape[0], num_topk_tokens)
+        and num_topk_tokens % TILE == 0
+    ):
+        raise BindingError(
+            "ConvertReqIndexToGlobalIndex: needs req_id int32 [T], block_table int32 [Q, M] and "
+            f"token_indices int32 [T, {num_topk_tokens}] with whole tiles of {TILE} columns, got "
+            + ", ".join(f"{t.dtype} {tuple(t.shape)}" for t in (req_id, block_table, token_indices))
+        )
+
+
+def _buffers(
+    token_indices: torch.Tensor,
+    out: torch.Tensor | None,
+    valid_counts: torch.Tensor | None,
+    counting: bool,
+    compact: bool,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The outputs of a launch, set to what programs that share a row build upon."""
+    num_queries, num_topk_tokens = token_indices.shape
+    if out is None:
+        out = torch.empty_like(token_indices, memory_format=torch.contiguous_format)
+    else:
+        _check_buffer("out", out, token_indices.shape, token_indices)
+    if not counting:
+        return out, None
+    if valid_counts is None:
+        valid_counts = token_indices.new_empty(num_queries)
+    else:
+        _check_buffer("valid_counts", valid_counts, (num_queries,), token_indices)
+    if not tiling(num_topk_tokens, counting)[2]:
+        valid_counts.zero_()
+        if compact:
+            out.fill_(-1)
+    return out, valid_counts
+
+
+def _check_buffer(
+    name: str, buffer: torch.Tensor, shape: tuple[int, ...] | None, like: torch.Tensor
+) -> None:
+    if not (
+        buffer.dtype is torch.int32
+        and buffer.device == like.device
+        and buffer.is_contiguous()
+        and (shape is None or buffer.shape == shape)
+    ):
+        raise BindingError(
+            f"ConvertReqIndexToGlobalIndex: {name} must be a contiguous int32 tensor on "
+            f"{like.device}{'' if shape is None else f' of shape {tuple(shape)}'}, got "
+            f"{buffer.dtype} {tuple(buffer.shape)} on {buffer.device}"
+        )
+
+
+convert_req_index_to_global_index = ConvertReqIndexToGlobalIndexKernel()

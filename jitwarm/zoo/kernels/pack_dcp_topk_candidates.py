@@ -1,4 +1,4 @@
-"""PackDCPTopkCandidates: each rank turns its local top-k into (score, global token id) pairs, to be all-gathered.
+"""PackDCPTopkCandidates: one rank's local top-k as (score, global token id) pairs, to be gathered.
 
 With W ranks that take turns of I tokens (decode context parallel, DCP), for row r and slot k, t =
 topk_indices[r, k]:
@@ -34,14 +34,24 @@ Not reached and therefore not declared: a row_starts that is itself a slice at a
 (compiles on first use).
 """
 
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# (kernel arguments have no Python types)
+
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+
+from jitwarm.contract import TritonJitKernel, TritonWarmupTensor, kernel_launcher
+from jitwarm.declare import NoKeys
+from jitwarm.errors import BindingError, DeclarationError
+
+BLOCK_SIZE = 512
 
 
 @triton.jit(
@@ -102,3 +112,132 @@ def _pack_dcp_topk_candidates(
     pair = packed_ptr + row * packed_stride0 + slot * packed_stride1
     tl.store(pair, score, mask=in_row)
     tl.store(pair + packed_stride2, token_id, mask=in_row)
+
+
+class PackDCPTopkCandidatesKernel(TritonJitKernel["PackDCPTopkCandidatesKernel.CompileKey"]):
+    """Packs local candidates for the all-gather; see the module's text."""
+
+    kernel = _pack_dcp_topk_candidates
+    kernel_name = "PackDCPTopkCandidates"
+
+    @dataclass(frozen=True, slots=True)
+    class CompileKey:
+        """Everything is a constexpr of the kernel."""
+
+        dcp_rank: int
+        dcp_world_size: int
+        cp_interleave: int
+        has_row_starts: bool
+        topk: int
+        block_size: int
+
+    @functools.lru_cache(maxsize=64, typed=True)  # noqa: B019 - the instance is a singleton
+    def dispatch(
+        self,
+        *,
+        dcp_rank: int,
+        dcp_world_size: int,
+        cp_interleave: int,
+        has_row_starts: bool,
+        topk: int,
+    ) -> CompileKey:
+        """The key of a launch on one rank, for rows of `topk` candidates.
+
+        Raises `BindingError` (a ValueError) for a rank outside of the group.
+        """
+        if not 0 <= dcp_rank < dcp_world_size or cp_interleave < 1:
+            raise BindingError(
+                f"{self.kernel_name}: needs a rank of the group and an interleave of 1 or more, "
+                f"got rank {dcp_rank} of {dcp_world_size} and interleave {cp_interleave}"
+            )
+        return self.CompileKey(
+            dcp_rank, dcp_world_size, cp_interleave, has_row_starts, topk, BLOCK_SIZE
+        )
+
+    def get_warmup_keys(self, config: Any) -> list[CompileKey] | NoKeys:
+        """Both keys of this rank: with row starts (prefill) and without (decode)."""
+        parallel, model = config.parallel_config, config.model_config.hf_config
+        world_size = parallel.decode_context_parallel_size
+        if world_size <= 1:
+            return NoKeys("no decode context parallelism: candidates stay on their rank")
+        pool = getattr(model, "index_kpool", 1)
+        topk, interleave = model.index_topk // pool, parallel.cp_kv_cache_interleave_size
+        if topk <= 0:
+            return NoKeys("the model has no sparse indexer (index_topk)")
+        if interleave % pool:
+            raise DeclarationError(
+                f"{self.kernel_name}: pools of {pool} tokens do not fit turns of {interleave}: "
+                "cp_kv_cache_interleave_size must be a multiple of index_kpool"
+            )
+        return self._trace_dispatch(self.dispatch)(
+            dcp_rank=parallel.dcp_rank,
+            dcp_world_size=world_size,
+            cp_interleave=interleave // pool,
+            has_row_starts=(False, True),
+            topk=topk,
+        )
+
+    def warmup_inputs(self, key: CompileKey) -> dict[str, Any]:
+        """Arguments of a call that has this key."""
+        starts = TritonWarmupTensor(torch.int32, shape=(2,)) if key.has_row_starts else None
+        return {
+            "logits": TritonWarmupTensor(torch.float32, shape=(2, key.topk)),
+            "topk_indices": TritonWarmupTensor(torch.int32, shape=(2, key.topk)),
+            "row_starts": starts,
+            "packed": TritonWarmupTensor(torch.float32, shape=(2, key.topk, 2)),
+            "dcp_rank": key.dcp_rank,
+            "dcp_world_size": key.dcp_world_size,
+            "cp_interleave": key.cp_interleave,
+        }
+
+    @kernel_launcher
+    def __call__(
+        self,
+        logits: torch.Tensor,
+        topk_indices: torch.Tensor,
+        row_starts: torch.Tensor | None = None,
+        packed: torch.Tensor | None = None,
+        *,
+        dcp_rank: int,
+        dcp_world_size: int,
+        cp_interleave: int,
+    ) -> Any:
+        """Fill `packed` (allocated if absent) and return it.
+
+        Raises `BindingError` (a ValueError) for dtypes, shapes or a rank that do not fit.
+        """
+        rows, topk = topk_indices.shape
+        if not (
+            logits.dtype is torch.float32
+            and topk_indices.dtype is torch.int32
+            and (row_starts is None or row_starts.dtype is torch.int32)
+            and logits.shape[0] == rows
+        ):
+            raise BindingError(
+                f"{self.kernel_name}: needs logits float32 [R, C], topk_indices int32 [R, K] and "
+                f"row_starts int32 [R], got {logits.dtype} {tuple(logits.shape)}, "
+                f"{topk_indices.dtype} {(rows, topk)}, {getattr(row_starts, 'dtype', None)}"
+            )
+        if packed is None:
+            packed = torch.empty((rows, topk, 2), dtype=torch.float32, device=logits.device)
+        has_row_starts = row_starts is not None
+        key = self.dispatch(
+            dcp_rank=dcp_rank,
+            dcp_world_size=dcp_world_size,
+            cp_interleave=cp_interleave,
+            has_row_starts=has_row_starts,
+            topk=topk,
+        )
+        launch = {
+            "row_starts_ptr": row_starts if has_row_starts else topk_indices,  # never read
+            "packed_ptr": packed,
+            "num_cols": logits.shape[1],
+            "HAS_ROW_STARTS": has_row_starts,
+            "TOPK": topk,
+            "BLOCK_SIZE": key.block_size,
+            "num_warps": 8,
+        }
+        return (rows, -(-topk // key.block_size)), launch, packed
+
+
+pack_dcp_topk_candidates = PackDCPTopkCandidatesKernel()

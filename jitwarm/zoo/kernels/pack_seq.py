@@ -1,31 +1,39 @@
 """PackSeq: put the rows of a ragged batch into one padded block per request.
 
-    out[b, t, ...] = x[start_b + t, ...]   if t < lengths[b] else pad_value,     start = exclusive cumulative sum of lengths
+    start = exclusive cumulative sum of lengths
+    out[b, t, ...] = x[start_b + t, ...]   if t < lengths[b] else pad_value
 
-Shapes: x [N, ...] (2 or more dimensions), lengths [B], out [B, max_len, ...]. B = 0 and rows of length 0 are legal.
-Dtypes: x and out the same, any real dtype but bool; lengths int32 (another integer dtype is converted).
-Padding: uint8 stores an int of 0..255 exactly. Any other dtype converts the number through float32, so -inf is what the
-hardware makes of it where a dtype has no infinity (float8_e4m3fn): do not read padding there.
-Limits: N, max_len and the row size D (product of the trailing extents) each below 2**31, max_len and D at most 64 * 65535 (the
-launch grid); offsets are 64-bit, so x and out may hold more than 2**31 elements.
+Shapes: x [N, ...] (2 or more dimensions), lengths [B], out [B, max_len, ...]. B = 0 and lengths
+of 0 are legal.
+Dtypes: x and out the same, any real one but bool; lengths int32 (other integers are converted).
+Padding: uint8 stores an int of 0..255 exactly. Any other dtype converts the number through
+float32. 8-bit floats saturate on some hardware, so -inf may become the lowest finite number: do
+not read their padding. float8_e4m3fn needs compute capability 8.9.
+Limits: N below 2**31; max_len and the row size D (product of the trailing extents) at most
+64 * 65535, by the launch grid. Offsets are 64-bit: tensors may exceed 2**31 elements.
 
-N, D and max_len change with each batch and are unspecialised: as constexprs they would cost a compile for every batch shape.
+N, D and max_len change from batch to batch and are unspecialised. As constexprs, each new batch
+shape would be a compile.
 
 Callers and reachable classes
 -----------------------------
-A sparse indexer packs the decode queries of a step, which come first in the batch: `q_fp8[:num_decode_tokens]`, `decode_lens`.
+A sparse indexer packs the decode queries of a step. Decodes come first in the batch.
 
-| argument | passed by the model | reachable classes |
-|---|---|---|
-| x_ptr | rows from the start of a fresh projection output, contiguous | one dtype of the configuration; aligned |
-| lengths_ptr | `decode_lens_buffer[:num_decodes]`: from the start of a larger buffer, int32 | aligned |
-| out_ptr | freshly allocated here | dtype of x; aligned |
-| n_rows, row_size, max_len | any | i32, unspecialised |
-| PAD, PAD_IS_UINT8 | fixed by the configuration | one pair |
+    x_ptr        the first rows of a fresh, contiguous projection output:
+                 one dtype by the configuration, aligned
+    lengths_ptr  decode_lens_buffer[:num_decodes], the start of a larger buffer: int32, aligned
+    out_ptr      allocated by each call: the dtype of x, aligned
+    n_rows, row_size, max_len
+                 anything: i32, unspecialised
+    PAD, PAD_IS_UINT8
+                 one pair by the configuration
 
-Not reached by the model and therefore not declared: `lengths[num_decodes:]` or `x[1:]` with an odd offset (unaligned pointers).
-They are computed correctly and compile on first use.
+Not reached, hence not declared: lengths[num_decodes:] or x[1:] at an offset that is no multiple
+of 16 bytes. They are computed correctly and compile on first use.
 """
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# (Triton reads the annotations of a kernel's arguments: only constexprs may have one.)
 
 from __future__ import annotations
 
@@ -56,9 +64,8 @@ def rows_before(lengths_ptr, seq):
     lanes = tl.arange(0, 128)
     partial = tl.zeros((128,), tl.int64)
     first = 0
-    while (
-        first < seq
-    ):  # not range(): Triton 3.6's interpreter takes no run-time bound with numpy 2.4
+    # A range with a run-time bound fails in Triton 3.6's interpreter with numpy 2.4.
+    while first < seq:
         index = first + lanes
         partial += tl.load(lengths_ptr + index, mask=index < seq, other=0).to(tl.int64)
         first += 128
@@ -82,15 +89,14 @@ def _pack_seq(
     t = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     d = tl.program_id(2) * BLOCK_D + tl.arange(0, BLOCK_D)
     row = rows_before(lengths_ptr, seq) + t
-    # The second bound holds anyway for lengths that fit x; it keeps wrong lengths from reading past the end.
+    # The second bound holds anyway for lengths that fit x; wrong ones must not read past its end.
     filled = (t < tl.load(lengths_ptr + seq)) & (row < n_rows)
     in_row = (d < row_size)[None, :]
 
-    dtype = out_ptr.dtype.element_ty
     if PAD_IS_UINT8:
         pad = tl.full((BLOCK_T, BLOCK_D), PAD, tl.uint8)
     else:
-        pad = tl.full((BLOCK_T, BLOCK_D), PAD, tl.float32).to(dtype)
+        pad = tl.full((BLOCK_T, BLOCK_D), PAD, tl.float32).to(out_ptr.dtype.element_ty)
     values = tl.load(x_ptr + row[:, None] * row_size + d[None, :], mask=filled[:, None] & in_row)
     out_row = seq.to(tl.int64) * max_len + t
     tl.store(
@@ -102,7 +108,7 @@ def _pack_seq(
 
 @functools.lru_cache(maxsize=64, typed=True)
 def _constants(dtype: Any, pad_value: Any) -> dict[str, Any]:
-    """The compile-time arguments and options of a launch, the same for the declaration and for `pack_seq`.
+    """Compile-time arguments and options, one source for the declaration and for `pack_seq`.
 
     Raises `BindingError` for a pad that the dtype cannot hold exactly.
     """
@@ -110,29 +116,37 @@ def _constants(dtype: Any, pad_value: Any) -> dict[str, Any]:
     if is_uint8:
         if type(pad_value) is not int or not 0 <= pad_value <= 255:
             raise BindingError(
-                f"PackSeq: uint8 rows are padded with a byte: pass an int in 0..255 as pad_value, not {pad_value!r}"
+                "PackSeq: uint8 rows are padded with a byte: "
+                f"pass an int in 0..255 as pad_value, not {pad_value!r}"
             )
         pad: Any = pad_value
     else:
-        pad = (
-            float(pad_value) + 0.0
-        )  # -0.0 becomes 0.0: Triton takes the two for one constexpr and serves whichever came first
+        # Adding 0.0 turns -0.0 into 0.0: Triton takes the two for one constexpr and would serve
+        # whichever was compiled first.
+        pad = float(pad_value) + 0.0
         if dtype in _INT_DTYPES:
             bound = min(_FLOAT32_INTEGERS, torch.iinfo(dtype).max)
             if not (math.isfinite(pad) and pad.is_integer() and -bound <= pad <= bound):
                 raise BindingError(
-                    f"PackSeq: {dtype} rows need a whole number within +-{bound} as pad_value, not {pad_value!r}"
+                    f"PackSeq: {dtype} rows need a whole number within +-{bound} as pad_value, "
+                    f"not {pad_value!r}"
                 )
         elif not dtype.is_floating_point:
             raise BindingError(
                 f"PackSeq: cannot pad {dtype}: pass a view of it as uint8 or another real dtype"
             )
-    return {"PAD": pad, "PAD_IS_UINT8": is_uint8, "BLOCK_T": BLOCK_T, "BLOCK_D": BLOCK_D, **OPTIONS}
+    return {
+        "PAD": pad,
+        "PAD_IS_UINT8": is_uint8,
+        "BLOCK_T": BLOCK_T,
+        "BLOCK_D": BLOCK_D,
+        **OPTIONS,
+    }
 
 
 @declare(_pack_seq)
-def PackSeq(*, dtype: Any, pad_value: Any) -> Iterator[Any]:  # noqa: N802 - the name under which the kernel registers
-    """The one key of a model: `dtype` (torch dtype or its name) and `pad_value` as its launches pass them."""
+def PackSeq(*, dtype: Any, pad_value: Any) -> Iterator[Any]:
+    """The one key of a model, by what its launches pass: the rows' dtype (or its name), the pad."""
     dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     yield launch(
         x_ptr=TensorSpec(dtype),
@@ -146,11 +160,15 @@ def PackSeq(*, dtype: Any, pad_value: Any) -> Iterator[Any]:  # noqa: N802 - the
 
 
 def host_lengths(kernel: str, lengths: torch.Tensor) -> list[int]:
-    """The lengths as Python numbers: waits for the device. Raises `BindingError` for a negative one."""
+    """The lengths as Python numbers; waits for the device.
+
+    Raises `BindingError` for a negative one. `kernel` is the name that the message starts with.
+    """
     values: list[int] = lengths.tolist()
     if values and min(values) < 0:
         raise BindingError(
-            f"{kernel}: lengths must be 0 or more: lengths[{values.index(min(values))}] is {min(values)}"
+            f"{kernel}: lengths must be 0 or more: "
+            f"lengths[{values.index(min(values))}] is {min(values)}"
         )
     return values
 
@@ -164,20 +182,22 @@ def pack_seq(
     total: int | None = None,
     pad_value: float = -math.inf,
 ) -> torch.Tensor:
-    """Pack the rows of `x` and return the block, [B, max_len, *x.shape[1:]], in `out` if that is given.
+    """Pack the rows of `x` into [B, max_len, *x.shape[1:]] (`out`, or a new tensor); return it.
 
-    `max_len` is the block's row count; by default that of `out`, else the longest request, which has to be fetched from the
-    device. `total` is sum(lengths) where the caller knows it. A caller that gives `max_len` or `out` waits for nothing; requests
-    longer than the block are then cut, and lengths that do not fit `x` give padding.
-    A non-contiguous `x` is copied first. Raises `BindingError` (a ValueError) for anything that does not fit.
+    `max_len` is by default that of `out`, else the longest request, for which the lengths are
+    fetched from the device and checked. A caller that gives `max_len` or `out` waits for nothing:
+    requests longer than the block are then cut, and lengths beyond the rows of `x` give padding.
+    `total` is sum(lengths) where the caller knows it; it is checked against `x`.
+    A non-contiguous `x` is copied first.
+    Raises `BindingError` (a ValueError) for anything that does not fit.
     """
     if x.dim() < 2 or lengths.dim() != 1:
         raise BindingError(
-            f"PackSeq: needs x [N, ...] of 2 or more dimensions and lengths [B], not {list(x.shape)} and {list(lengths.shape)}"
+            "PackSeq: needs x [N, ...] of 2 or more dimensions and lengths [B], "
+            f"not {list(x.shape)} and {list(lengths.shape)}"
         )
     constants = _constants(x.dtype, pad_value)
-    shape = x.shape
-    n_rows, tail, n_seqs = shape[0], shape[1:], lengths.shape[0]
+    n_seqs, (n_rows, *tail) = lengths.shape[0], x.shape
     if max_len is None:
         if out is not None and out.dim() > 1:
             max_len = out.shape[1]
@@ -186,7 +206,8 @@ def pack_seq(
             max_len, total = max(known, default=0), sum(known)
     if total is not None and total > n_rows:
         raise BindingError(
-            f"PackSeq: lengths add up to {total} rows, but x has {n_rows}: pass the lengths of the rows in x"
+            f"PackSeq: lengths add up to {total} rows, but x has {n_rows}: "
+            "pass the lengths of the rows in x"
         )
     block = (n_seqs, max_len, *tail)
     if out is None:
@@ -202,14 +223,7 @@ def pack_seq(
             f"PackSeq: max_len {max_len} and row size {row_size} must not exceed {MAX_EXTENT}"
         )
     if n_seqs and max_len and row_size:
+        counts = lengths.to(torch.int32).contiguous()  # no copies where there is nothing to do
         grid = (n_seqs, triton.cdiv(max_len, BLOCK_T), triton.cdiv(row_size, BLOCK_D))
-        _pack_seq[grid](
-            x.contiguous(), _int32(lengths), out, n_rows, row_size, max_len, **constants
-        )
+        _pack_seq[grid](x.contiguous(), counts, out, n_rows, row_size, max_len, **constants)
     return out
-
-
-def _int32(lengths: torch.Tensor) -> torch.Tensor:
-    return lengths.to(
-        torch.int32
-    ).contiguous()  # both return their argument where nothing is to be done

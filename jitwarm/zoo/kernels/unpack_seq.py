@@ -1,25 +1,31 @@
 """UnpackSeq: take the padding out of a block of requests, the inverse of PackSeq.
 
-    out[start_b + t, ...] = packed[b, t, ...]   for t < lengths[b],     start = exclusive cumulative sum of lengths
+    start = exclusive cumulative sum of lengths
+    out[start_b + t, ...] = packed[b, t, ...]   for t < lengths[b]
 
-Shapes: packed [B, max_len, ...] (3 or more dimensions), lengths [B], out [sum(lengths), ...]. B = 0 and length 0 are legal.
-Dtypes: packed and out the same, any that Triton loads; lengths int32 (another integer dtype is converted). Values are copied.
-Limits: sum(lengths), max_len and the row size D each below 2**31, max_len and D at most 64 * 65535 (the launch grid); offsets are
-64-bit, so both tensors may hold more than 2**31 elements.
+Shapes: packed [B, max_len, ...] (3 or more dimensions), lengths [B], out [sum(lengths), ...].
+B = 0 and lengths of 0 are legal.
+Dtypes: packed and out the same, any that Triton loads; values are copied. lengths int32 (other
+integers are converted).
+Limits: sum(lengths) below 2**31; max_len and the row size D (product of the trailing extents) at
+most 64 * 65535, by the launch grid. Offsets are 64-bit: tensors may exceed 2**31 elements.
 
 Callers and reachable classes
 -----------------------------
-A sparse indexer unpacks the top-k ids of the decode rows it had packed.
+A sparse indexer unpacks the top-k ids of the decode rows that it had packed.
 
-| argument | passed by the model | reachable classes |
-|---|---|---|
-| packed_ptr | the fresh top-k output [B, max_len, topk], contiguous | int32; aligned |
-| lengths_ptr | `decode_lens_buffer[:num_decodes]`: from the start of a larger buffer, int32 | aligned |
-| out_ptr | freshly allocated here, or the start of the step's index buffer | int32; aligned |
-| n_rows, row_size, max_len | any | i32, unspecialised |
+    packed_ptr   the fresh top-k output [B, max_len, topk], contiguous: int32, aligned
+    lengths_ptr  decode_lens_buffer[:num_decodes], the start of a larger buffer: int32, aligned
+    out_ptr      allocated by each call, or the start of the step's index buffer: int32, aligned
+    n_rows, row_size, max_len
+                 anything: i32, unspecialised
 
-Another dtype than int32 and unaligned pointers are computed correctly but not declared: they compile on first use.
+Not reached, hence not declared: other dtypes than int32, and pointers that are no multiple of 16
+bytes. They are computed correctly and compile on first use.
 """
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# (Triton reads the annotations of a kernel's arguments: only constexprs may have one.)
 
 from __future__ import annotations
 
@@ -42,7 +48,7 @@ from jitwarm.zoo.kernels.pack_seq import (
     rows_before,
 )
 
-_CONSTANTS = {"BLOCK_T": BLOCK_T, "BLOCK_D": BLOCK_D, **OPTIONS}
+_CONSTANTS: dict[str, Any] = {"BLOCK_T": BLOCK_T, "BLOCK_D": BLOCK_D, **OPTIONS}
 
 
 @triton.jit(do_not_specialize=["n_rows", "row_size", "max_len"])
@@ -60,7 +66,7 @@ def _unpack_seq(
     t = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     d = tl.program_id(2) * BLOCK_D + tl.arange(0, BLOCK_D)
     row = rows_before(lengths_ptr, seq) + t
-    # The last bound holds anyway for lengths that add up to the rows of out; it keeps wrong ones from writing past the end.
+    # The last bound holds anyway for lengths that fit out; wrong ones must not write past its end.
     filled = (t < tl.load(lengths_ptr + seq)) & (t < max_len) & (row < n_rows)
     mask = filled[:, None] & (d < row_size)[None, :]
     packed_row = seq.to(tl.int64) * max_len + t
@@ -69,7 +75,7 @@ def _unpack_seq(
 
 
 @declare(_unpack_seq)
-def UnpackSeq() -> Iterator[Any]:  # noqa: N802 - the name under which the kernel registers
+def UnpackSeq() -> Iterator[Any]:
     """The one key of a model: top-k ids, int32."""
     yield launch(
         packed_ptr=TensorSpec("int32"),
@@ -89,20 +95,20 @@ def unpack_seq(
     *,
     total: int | None = None,
 ) -> torch.Tensor:
-    """Unpack the requests of `packed` and return their rows, [total, *packed.shape[2:]], in `out` if that is given.
+    """Unpack `packed` into rows [total, *packed.shape[2:]] (`out`, or a new tensor); return them.
 
-    `total` is sum(lengths); by default the row count of `out`, else it has to be fetched from the device. A caller that gives
-    `total` or `out` waits for nothing; the lengths are then not checked: rows of a request beyond the block are left as they were,
-    and rows beyond `out` are dropped.
-    A non-contiguous `packed` is copied first. Raises `BindingError` (a ValueError) for anything that does not fit.
+    `total` is sum(lengths), by default the rows of `out`, else the lengths are fetched from the
+    device and checked. A caller that gives `total` or `out` waits for nothing: rows that a length
+    claims beyond the block are then left as they were, and rows beyond `out` are dropped.
+    A non-contiguous `packed` is copied first.
+    Raises `BindingError` (a ValueError) for anything that does not fit.
     """
     if packed.dim() < 3 or lengths.dim() != 1 or lengths.shape[0] != packed.shape[0]:
         raise BindingError(
             "UnpackSeq: needs packed [B, max_len, ...] of 3 or more dimensions and lengths [B], "
             f"not {list(packed.shape)} and {list(lengths.shape)}"
         )
-    shape = packed.shape
-    n_seqs, max_len, tail = shape[0], shape[1], shape[2:]
+    n_seqs, max_len, *tail = packed.shape
     if total is None:
         if out is not None and out.dim() > 0:
             total = out.shape[0]
@@ -110,7 +116,8 @@ def unpack_seq(
             known = host_lengths("UnpackSeq", lengths)
             if max(known, default=0) > max_len:
                 raise BindingError(
-                    f"UnpackSeq: a request has {max(known)} rows, but the block holds {max_len} of each"
+                    f"UnpackSeq: a request has {max(known)} rows, "
+                    f"but the block holds {max_len} of each"
                 )
             total = sum(known)
     rows = (total, *tail)
@@ -127,9 +134,7 @@ def unpack_seq(
             f"UnpackSeq: max_len {max_len} and row size {row_size} must not exceed {MAX_EXTENT}"
         )
     if n_seqs and max_len and row_size and total:
+        counts = lengths.to(torch.int32).contiguous()  # no copies where there is nothing to do
         grid = (n_seqs, triton.cdiv(max_len, BLOCK_T), triton.cdiv(row_size, BLOCK_D))
-        counts = lengths.to(
-            torch.int32
-        ).contiguous()  # both return their argument where nothing is to be done
         _unpack_seq[grid](packed.contiguous(), counts, out, total, row_size, max_len, **_CONSTANTS)
     return out

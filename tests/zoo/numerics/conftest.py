@@ -3,11 +3,12 @@
 The same tests run in one of two ways, each in a process of its own:
 
 * in Triton's interpreter on CPU tensors: `TRITON_INTERPRET=1 pytest tests/zoo/numerics`
-  (the variable is read when a kernel is decorated, so it has to be in the environment from the start);
+  (read when a kernel is decorated, so it has to be in the environment from the start);
 * on a GPU: `pytest tests/zoo/numerics` where torch sees one and TRITON_INTERPRET is not set.
 
-Anywhere else there is nothing that could run a kernel, and the run is refused: a skipped numerics test looks like a passed one.
-Tests marked `gpu` use dtypes that the interpreter gets wrong (bfloat16, 8-bit floats); only they are skipped there.
+Anywhere else nothing can run a kernel and the run is refused: a skipped test looks like a passed
+one. Tests marked `gpu` use what the interpreter gets wrong (bfloat16, 8-bit floats); only they are
+skipped there.
 
 Fixtures: `device`, `to_device`, `poison`, `untouched`, `at_offset`, `rng`.
 References stand beside the tests (`references_<kernel>.py`) and are imported by that name.
@@ -27,9 +28,7 @@ import torch
 import triton
 
 HERE = Path(__file__).parent
-POISON = (
-    0xA5  # each byte of an output before a launch; no test computes values made of this byte alone
-)
+POISON = 0xA5  # each byte of an output before a launch
 GUARD = 16  # elements around a tensor of `at_offset`, at least
 
 if str(HERE) not in sys.path:  # so that references import under any of pytest's import modes
@@ -48,8 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     if not INTERPRETED and not torch.cuda.is_available():
         raise pytest.UsageError(
-            f"{len(ours)} tests of tests/zoo/numerics launch kernels, and this process can launch none: no GPU is visible "
-            "and Triton's interpreter is off. Run them apart: TRITON_INTERPRET=1 python -m pytest tests/zoo/numerics; "
+            f"{len(ours)} tests of tests/zoo/numerics launch kernels, and this process can launch "
+            "none: no GPU is visible and Triton's interpreter is off. Run them apart: "
+            "TRITON_INTERPRET=1 python -m pytest tests/zoo/numerics; "
             "leave them out of another run with --ignore=tests/zoo/numerics"
         )
     if INTERPRETED:
@@ -68,7 +68,7 @@ def device() -> str:
 
 @pytest.fixture(scope="session")
 def to_device(device: str) -> Callable[..., torch.Tensor]:
-    """`to_device(values, dtype=None)`: a fresh contiguous tensor from a numpy array, a list or a tensor."""
+    """`to_device(values, dtype=None)`: a fresh contiguous tensor of an array, list or tensor."""
 
     def move(values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
         tensor = values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))
@@ -79,13 +79,13 @@ def to_device(device: str) -> Callable[..., torch.Tensor]:
 
 @pytest.fixture(scope="session")
 def poison() -> Callable[[torch.Tensor], torch.Tensor]:
-    """`poison(tensor)`: fills each element with a byte pattern, whatever the strides, and returns the tensor."""
+    """`poison(tensor)`: fills it with a byte pattern, whatever its strides, and returns it."""
     return _poison
 
 
 @pytest.fixture(scope="session")
 def untouched() -> Callable[[torch.Tensor], np.ndarray]:
-    """`untouched(tensor)`: a boolean array of the tensor's shape, true where the poison is still there."""
+    """`untouched(tensor)`: a boolean array of its shape, true where the poison is still there."""
 
     def mask(tensor: torch.Tensor) -> np.ndarray:
         raw = tensor.detach().to("cpu", copy=True).contiguous().view(-1).view(torch.uint8).numpy()
@@ -101,10 +101,11 @@ def untouched() -> Callable[[torch.Tensor], np.ndarray]:
 def at_offset(
     to_device: Callable[..., torch.Tensor], untouched: Callable[[torch.Tensor], np.ndarray]
 ) -> Iterator[Any]:
-    """`at_offset(values, offset, dtype=None)`: a contiguous view `offset` elements into a larger poisoned buffer.
+    """`at_offset(values, offset, dtype=None)`: a contiguous view into a larger poisoned buffer.
 
-    An odd offset gives a pointer that is not divisible by 16 bytes, as `seq_lens[num_decodes:]` does in an engine. When the
-    test ends, the poison around each view must be intact: nothing was written before or after it.
+    An odd `offset` (in elements) gives a pointer that is not divisible by 16 bytes, as
+    `seq_lens[num_decodes:]` does in an engine. When the test ends, the poison around each view
+    must be intact: nothing was written before or after it.
     """
     guards: list[torch.Tensor] = []
 

@@ -16,10 +16,11 @@ def slot_mapping_reference(
     rank: int = 0,
     interleave: int = 1,
 ) -> np.ndarray:
-    """What becomes of `before` (int64): slots of this rank's tokens, -1 for those of others and behind the positions.
+    """What becomes of the buffer `before` (int64).
 
-    A rank's cache holds its tokens without gaps, so its share of a block is found by counting: the turns of `interleave`
-    tokens go round the ranks, and the k-th token that is ours in a stretch of block_size * world_size is entry k of the block.
+    A rank's cache holds its tokens without gaps, so its share of a block is found by counting:
+    turns of `interleave` tokens go round the ranks, and the k-th token that is ours in a stretch
+    of block_size * world_size is entry k of the block.
     """
     out = before.copy()
     out[len(positions) :] = -1

@@ -18,7 +18,7 @@ WORLDS = [(world, rank) for world in (1, 2, 4, 8) for rank in range(world)]
 
 
 class Batch:
-    """A random step: per request a context and a few new tokens, a table of shuffled blocks with a wider row stride."""
+    """A random step: contexts, new tokens, and a table of shuffled blocks in rows too wide."""
 
     def __init__(
         self,

@@ -165,7 +165,7 @@ def test_lengths_that_do_not_fit_x_give_padding_where_they_are_not_known(
 
 @pytest.mark.parametrize("pad", [256, -1, 0.0, True, -math.inf, None])
 def test_a_pad_that_is_no_byte_is_refused_for_uint8(pad: Any, to_device: Move) -> None:
-    with pytest.raises(JitwarmError, match="int in 0..255"):
+    with pytest.raises(JitwarmError, match="pass an int in 0"):
         pack_seq(to_device(np.zeros((1, 1), np.uint8)), to_device([1], torch.int32), pad_value=pad)
 
 
@@ -211,6 +211,6 @@ def test_bfloat16_and_8_bit_floats(dtype: torch.dtype, rng: Any, to_device: Move
     x = to_device(rows(rng, (69, 5), torch.float32)).to(dtype)
     got = pack_seq(x, to_device(lengths, torch.int32)).float().cpu().numpy()
     expected = pack_reference(x.float().cpu().numpy(), lengths, 66, -np.inf)
-    if dtype == torch.float8_e4m3fn:  # it has no infinity: only the rows are promised
+    if dtype.itemsize == 1:  # -inf saturates on some hardware: only the rows are promised
         got[np.isneginf(expected)] = -np.inf
     np.testing.assert_array_equal(got, expected)

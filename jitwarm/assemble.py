@@ -1,0 +1,180 @@
+"""From the answers of the measuring processes to the one result of a case."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from jitwarm.coverage import LATE, cover, digest, missed_by_kernel
+from jitwarm.harness import Measured
+from jitwarm.jobs import Answer, Warmed
+from jitwarm.plan import KernelRow
+from jitwarm.record import (
+    SCHEMA,
+    ArmRecord,
+    CoverageRecord,
+    FunnelRecord,
+    KernelRecord,
+    RankPlan,
+    Result,
+    WarmRecord,
+)
+from jitwarm.scenario import Case, Scenario
+
+T = TypeVar("T")
+
+# Below this many samples a spread says nothing (docs/measurements.md).
+FEW_SAMPLES = 3
+WIDE_SPREAD = 0.10
+
+
+def assemble(scenario: Scenario, case: Case, measured: Measured, started_at: str) -> Result:
+    """The result of a case. Needs at least one answer of arm `loaded`."""
+    loaded = measured.arms["loaded"][0]
+    warmed = _given(loaded.warmed)
+    coverage = _coverage(loaded)
+    arms = {arm: _arm(answers) for arm, answers in measured.arms.items() if answers}
+    events = _given(loaded.observed).events
+    kinds = Counter(event.kind for event in events if event.phase == "warm")
+    return Result(
+        schema=SCHEMA,
+        scenario=case.name,
+        case=msgspec.to_builtins(case),
+        scenario_sha256=scenario.sha256,
+        started_at=started_at,
+        device=loaded.device,
+        versions=loaded.versions,
+        caches=loaded.caches,
+        funnel=FunnelRecord(
+            layers=warmed.layers,
+            **msgspec.structs.asdict(warmed.funnel),
+            compiled=kinds["compile"],
+            disk_hits=kinds["disk_hit"],
+            loaded=kinds["load"],
+        ),
+        kernels=tuple(_kernel(row, loaded, warmed, coverage) for row in warmed.rows),
+        warm=WarmRecord(
+            seconds=warmed.seconds,
+            cpu_seconds=warmed.cpu_seconds,
+            jobs=warmed.threads,
+            depth=warmed.depth,
+            warmed=len(warmed.ready),
+            skipped=tuple(outcome.key for outcome in warmed.outcomes if outcome.status == "skipped"),
+            failed=warmed.failed,
+            redundant_compiles=_redundant(loaded),
+        ),
+        coverage=coverage,
+        rank_coverage=tuple(_coverage(answer) for answer in measured.ranks),
+        rank_plans=measured.plan.plans if measured.plan else (_own_plan(warmed, coverage.rank),),
+        arms=arms,
+        launch_overhead_us=_given(loaded.times).launch_us,
+        enumeration_s=warmed.enumeration_s,
+        import_s=statistics.median(a.import_s for a in measured.arms["loaded"]),
+        peak_rss_bytes=max(a.peak_rss_bytes for a in measured.arms["loaded"]),
+        findings=warmed.findings,
+        checks=tuple(_checks(measured, arms)),
+    )
+
+
+def _coverage(answer: Answer) -> CoverageRecord:
+    warmed = _given(answer.warmed)
+    return cover(warmed.keys, warmed.ready, _given(answer.observed))
+
+
+def _own_plan(warmed: Warmed, rank: int) -> RankPlan:
+    backend_keys = {key.backend_key for key in warmed.keys}
+    return RankPlan(rank, len(warmed.keys), len(backend_keys), digest(backend_keys))
+
+
+def _kernel(row: KernelRow, loaded: Answer, warmed: Warmed, coverage: CoverageRecord) -> KernelRecord:
+    own = {key.backend_key for key in warmed.keys if key.kernel == row.kernel}
+    outcomes = [outcome for outcome in warmed.outcomes if outcome.key in own]
+    slowest = max(outcomes, key=lambda outcome: outcome.seconds, default=None)
+    events = _given(loaded.observed).events
+    missed = missed_by_kernel(coverage).get(row.kernel, 0)
+    unreached = own.intersection(coverage.unreached_keys)
+    ready = own.intersection(warmed.ready)
+    return KernelRecord(
+        **msgspec.structs.asdict(row),
+        compiled=sum(event.phase == "warm" and event.kind == "compile" and event.key in own for event in events),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        slowest_key=slowest.key if slowest else "",
+        needed=len(ready) - len(unreached) + sum(m.kernel == row.kernel and m.key not in ready for m in coverage.misses),
+        missed=missed,
+        unreached=len(unreached),
+    )
+
+
+def _redundant(answer: Answer) -> int:
+    compiled = Counter(event.key for event in _given(answer.observed).events if event.kind == "compile")
+    return sum(count - 1 for count in compiled.values())
+
+
+def _arm(answers: Sequence[Answer]) -> ArmRecord:
+    raw: dict[str, list[float]] = {
+        "ready_s": [answer.ready_s for answer in answers],
+        "first_prefill_ms": _known(_given(answer.times).first_prefill for answer in answers),
+        "first_decode_ms": _known(_given(answer.times).first_decode for answer in answers),
+        "later_ms": _known(_median(_given(answer.times).later_prefill) for answer in answers),
+        "later_decode_ms": _known(_median(_given(answer.times).later_decode) for answer in answers),
+    }
+    raw["excess_ms"] = [a - b for a, b in zip(raw["first_prefill_ms"], raw["later_ms"], strict=False)]
+    raw["excess_decode_ms"] = [a - b for a, b in zip(raw["first_decode_ms"], raw["later_decode_ms"], strict=False)]
+    raw["load_ms"] = [_event_ms(answer, ("load",)) for answer in answers]
+    raw["first_step_event_ms"] = [_event_ms(a, (*LATE, "load"), _given(a.times).first_prefill_step) for a in answers]
+    raw["first_step_load_ms"] = [_event_ms(a, ("load",), _given(a.times).first_prefill_step) for a in answers]
+    kinds = Counter(e.kind for e in _given(answers[0].observed).events if e.phase == "serve")
+    medians = {name: _median(values) or 0.0 for name, values in raw.items()}
+    return ArmRecord(
+        samples=len(answers),
+        **medians,
+        spread=_spread(raw["first_prefill_ms"] or raw["first_decode_ms"]),
+        compiles=kinds["compile"],
+        disk_hits=kinds["disk_hit"],
+        loads=kinds["load"],
+        is_first_token=answers[0].emits_token,
+        raw=raw,
+    )
+
+
+def _event_ms(answer: Answer, kinds: tuple[str, ...], step: int | None = None) -> float:
+    events = _given(answer.observed).events
+    return sum(e.ms for e in events if e.phase == "serve" and e.kind in kinds and (step is None or e.step == step))
+
+
+def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
+    yield from measured.failures
+    answers = [answer for arm in measured.arms.values() for answer in arm]
+    yield from dict.fromkeys(check for answer in answers for check in answer.checks)
+    if answers[0].device.kind == "stub":
+        yield "stub device: times are host times, nothing ran on a GPU"
+    few = min(arm.samples for arm in arms.values())
+    if few < FEW_SAMPLES:
+        yield f"{few} sample{'s' if few > 1 else ''} an arm: times carry no usable spread (--samples {FEW_SAMPLES} or more)"
+    for name, arm in arms.items():
+        if arm.spread is not None and arm.samples >= FEW_SAMPLES and arm.spread > WIDE_SPREAD:
+            yield f"arm {name}: first step spreads by {arm.spread:.0%} of its median over {arm.samples} processes"
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _given(value: T | None) -> T:
+    """Arms always carry these parts; only plan jobs leave them out."""
+    assert value is not None
+    return value

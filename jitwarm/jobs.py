@@ -1,0 +1,123 @@
+"""What a measuring process is asked to do and what it answers: plain data, sent as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from jitwarm.caches import CacheCount
+from jitwarm.coverage import Observed
+from jitwarm.findings import Finding
+from jitwarm.plan import Funnel, KernelRow, PlanKey
+from jitwarm.record import DeviceRecord, FailedKey, RankPlan
+from jitwarm.scenario import Case
+
+# Arms that warm up, and how deep; `cold` does not warm.
+DEPTH = {"loaded": "loaded", "disk": "loaded", "compiled": "compiled"}
+ARMS = ("cold", "compiled", "loaded", "disk")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One measuring process.
+
+    `arm` is `cold`, `compiled`, `loaded` or `disk`, or `plan` (plan every rank of `ranks`, launch nothing). With `replay_keys` no
+    kernel is compiled: every miss gets a null kernel, so that only the needed keys are found.
+    """
+
+    case: Case
+    arm: str
+    ranks: tuple[int, ...]
+    steps: int
+    device: str
+    threads: int | None
+    monitor: str
+    progress: bool
+    replay_keys: bool = False
+
+
+class KeyOutcome(msgspec.Struct, frozen=True):
+    """What became of one backend key in warm-up."""
+
+    key: str
+    kernel: str
+    status: str
+    seconds: float
+    reason: str = ""
+
+
+class Warmed(msgspec.Struct, frozen=True):
+    """The plan of the job's rank and what warming it did."""
+
+    layers: int
+    funnel: Funnel
+    rows: tuple[KernelRow, ...]
+    keys: tuple[PlanKey, ...]
+    enumeration_s: float
+    seconds: float
+    cpu_seconds: float
+    threads: int
+    depth: str
+    outcomes: tuple[KeyOutcome, ...]
+    failed: tuple[FailedKey, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ready(self) -> list[str]:
+        """Backend keys that are ready."""
+        return [outcome.key for outcome in self.outcomes if outcome.status == "warmed"]
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Milliseconds of the headline steps, and the mean host microseconds of a launch over the whole replay."""
+
+    first_prefill: float | None
+    first_decode: float | None
+    later_prefill: tuple[float, ...]
+    later_decode: tuple[float, ...]
+    first_prefill_step: int
+    first_decode_step: int
+    launch_us: float
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a measuring process found."""
+
+    arm: str
+    device: DeviceRecord
+    versions: dict[str, str]
+    caches: dict[str, CacheCount]
+    import_s: float
+    peak_rss_bytes: int
+    emits_token: bool
+    checks: tuple[str, ...]
+    ready_s: float = 0.0
+    warmed: Warmed | None = None
+    times: StepTimes | None = None
+    observed: Observed | None = None
+    plans: tuple[RankPlan, ...] = ()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a measuring process has no answer. `exit_code` is the command line's."""
+
+    error: str
+    trace: str
+    exit_code: int
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One of the two."""
+
+    answer: Answer | None = None
+    failure: Failure | None = None
+
+
+def read_job(path: Path) -> Job:
+    """Read a job file."""
+    return msgspec.json.decode(path.read_bytes(), type=Job)
+
+
+def read_reply(path: Path) -> Reply:
+    """Read a reply file."""
+    return msgspec.json.decode(path.read_bytes(), type=Reply)

@@ -1,0 +1,146 @@
+"""The table of one case, as text. Formatting returns the text; printing is the command line's."""
+
+from __future__ import annotations
+
+from tabulate import tabulate
+
+from jitwarm.record import ArmRecord, Result
+
+ORDER = ("cold", "loaded", "disk", "compiled")
+
+
+def result_text(result: Result, folder: str) -> str:
+    """Everything a person wants of one case: what it is, the funnel, a row a kernel, a row an arm, the verdict, the doubts."""
+    blocks = [_head(result), _kernels(result), _arms(result), _verdict(result, folder)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def plan_text(result_kernels: list[list[object]], title: str, summary: str) -> str:
+    """The funnel alone, for `jitwarm plan` and `jitwarm warm`."""
+    return "\n".join([title, summary, "", _table(result_kernels)])
+
+
+def _head(result: Result) -> str:
+    device = result.device
+    axes = " ".join(f"{name}={value}" for name, value in result.case["axes"].items())
+    note = (
+        "stub device (no GPU): real keys and binaries, host times only"
+        if device.kind == "stub"
+        else f"{device.name}, driver {device.driver}"
+    )
+    funnel, warm = result.funnel, result.warm
+    return (
+        f"{result.scenario}  {axes or device.arch}     {note}\n"
+        f"{funnel.layers} layers: {funnel.registrations} registrations -> {funnel.distinct_registrations} distinct "
+        f"({funnel.dedup_ratio:.1f}x) -> {funnel.keys} keys -> {funnel.backend_keys} binaries; "
+        f"{_ready(result)} with {warm.jobs} jobs"
+    )
+
+
+def _ready(result: Result) -> str:
+    if result.warm.skipped:
+        return "warm-up is off, nothing compiled"
+    return f"ready in {result.arms['loaded'].ready_s:.1f} s"
+
+
+def _kernels(result: Result) -> str:
+    head = ["kernel", "registered", "distinct", "keys", "binaries", "seconds", "needed", "missed", "unreached"]
+    rows: list[list[object]] = [
+        [
+            k.kernel,
+            k.registrations,
+            k.distinct_registrations,
+            k.keys,
+            k.backend_keys,
+            f"{k.seconds:.1f}",
+            k.needed,
+            k.missed,
+            k.unreached,
+        ]
+        for k in result.kernels
+    ]
+    funnel, coverage = result.funnel, result.coverage
+    total: list[object] = [
+        "total",
+        funnel.registrations,
+        funnel.distinct_registrations,
+        funnel.keys,
+        funnel.backend_keys,
+        f"{sum(k.seconds for k in result.kernels):.1f}",
+        coverage.needed,
+        coverage.missed,
+        coverage.unreached,
+    ]
+    reasons = [f"  {k.kernel}: no keys: {k.no_keys_reason}" for k in result.kernels if k.no_keys_reason]
+    return "\n".join([_table([head, *rows, total]), *reasons])
+
+
+def _arms(result: Result) -> str:
+    first = "first token" if any(arm.is_first_token for arm in result.arms.values()) else "first step"
+    head = [first, "ready s", "prefill ms", "decode ms", "later ms", "excess ms", "compiled", "from disk", "loaded"]
+    stub = result.device.kind == "stub"
+    rows = [_arm(name, result.arms[name], stub=stub) for name in ORDER if name in result.arms]
+    lines = [_table([head, *rows])]
+    if stub:
+        lines.append("compiled         = loaded (no module load on a stub device)")
+    else:
+        lines += _spreads(result)
+    return "\n".join(lines)
+
+
+def _arm(name: str, arm: ArmRecord, *, stub: bool) -> list[object]:
+    return [
+        name,
+        f"{arm.ready_s:.1f}",
+        f"{arm.first_prefill_ms:.1f}",
+        f"{arm.first_decode_ms:.1f}",
+        f"{arm.later_ms:.1f}",
+        f"{arm.excess_ms:.1f}",
+        arm.compiles,
+        arm.disk_hits,
+        "-" if stub else arm.loads,
+    ]
+
+
+def _spreads(result: Result) -> list[str]:
+    parts = [
+        f"{name} {min(raw):.1f}..{max(raw):.1f}"
+        for name in ORDER
+        if name in result.arms and len(raw := result.arms[name].raw["first_prefill_ms"]) > 1
+    ]
+    samples = max(arm.samples for arm in result.arms.values())
+    return [f"prefill ms over {samples} processes: {', '.join(parts)}"] if parts else []
+
+
+def _verdict(result: Result, folder: str) -> str:
+    lines = []
+    for coverage in (result.coverage, *result.rank_coverage):
+        for miss in coverage.misses:
+            when = f"first in step {miss.first_step}, {miss.count} launches" if miss.first_step >= 0 else f"{miss.count} launches"
+            lines.append(f"MISSED rank {coverage.rank} {when}: {miss.finding.message}")
+            lines.append(f"  key {miss.key}")
+            lines.append(f"  do: {miss.finding.advice}")
+    for failed in result.warm.failed:
+        lines.append(f"FAILED {failed.kernel}: {failed.error}")
+    lines += [f"{finding.kind} {finding.message}" for finding in result.findings]
+    own = result.coverage
+    ranks = f" at rank {own.rank}" if result.rank_coverage else ""
+    wasted = _wasted_seconds(result)
+    lines.append(
+        f"{own.missed} missed in {own.steps:,} steps{ranks}; {own.unreached} warmed binaries never used ({wasted:.1f} s); {folder}"
+    )
+    if result.rank_coverage:
+        others = ", ".join(f"rank {c.rank}: {c.missed} missed of {c.needed} needed" for c in result.rank_coverage)
+        lines.append(f"other ranks, {result.rank_coverage[0].steps:,} steps each: {others}")
+    lines += [f"note: {check}" for check in result.checks]
+    return "\n".join(lines)
+
+
+def _wasted_seconds(result: Result) -> float:
+    """Worker seconds of the unreached keys, by their share of their kernel's keys."""
+    return sum(k.seconds * k.unreached / k.backend_keys for k in result.kernels if k.backend_keys)
+
+
+def _table(rows: list[list[object]]) -> str:
+    align = ("left", *("right",) * (len(rows[0]) - 1))
+    return tabulate(rows[1:], headers=[str(cell) for cell in rows[0]], tablefmt="plain", colalign=align, disable_numparse=True)

@@ -1,0 +1,217 @@
+"""One measuring process: `python -m jitwarm.worker JOB.json REPLY.json`. Fresh interpreter, one device, one arm."""
+
+from __future__ import annotations
+
+import time
+
+_STARTED = time.perf_counter()
+
+import os
+import platform
+import resource
+import sys
+import traceback
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jitwarm import atomic, caches
+from jitwarm.coverage import Observed, digest
+from jitwarm.device import Device, activate
+from jitwarm.errors import CompileRefused, JitwarmError, RunError
+from jitwarm.jobs import DEPTH, Answer, Failure, Job, KeyOutcome, Reply, StepTimes, Warmed, read_job
+from jitwarm.model import Model, build
+from jitwarm.monitor import Monitor
+from jitwarm.plan import Plan, make_plan
+from jitwarm.record import DeviceRecord, FailedKey, RankPlan
+from jitwarm.report.progress import show_progress
+from jitwarm.traffic import Replay, replay
+from jitwarm.warm import WarmReport, warm
+
+PACKAGES = ("jitwarm", "torch", "triton", "numpy", "msgspec")
+# Environment variables that change what Triton compiles without being part of a launch.
+SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_DISABLE_LINE_INFO", "TRITON_DEBUG", "PTXAS_OPTIONS", "TRITON_OVERRIDE_ARCH")
+
+
+def run_job(job: Job) -> Answer:
+    """Do one job in this process."""
+    import torch
+    import triton
+
+    before = caches.count()
+    device = activate(job.device, job.case.arch)
+    import_s = time.perf_counter() - _STARTED
+    answer = _plan_ranks(job, device) if job.arm == "plan" else _replay_arm(job, device)
+    after = caches.count()
+    return msgspec.structs.replace(
+        Answer(
+            arm=job.arm,
+            device=DeviceRecord(device.kind, device.arch, device.name, device.driver),
+            versions=_versions(str(torch.version.cuda)) | {"triton": triton.__version__},
+            caches={name: caches.CacheCount(before[name], after[name]) for name in before},
+            import_s=import_s,
+            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            emits_token=False,
+            checks=_doubts(job, before),
+        ),
+        **answer,
+    )
+
+
+def _plan_ranks(job: Job, device: Device) -> dict[str, Any]:
+    plans, warmed = [], None
+    for rank in job.ranks:
+        model, registry = build(job.case, rank, device)
+        plan = make_plan(registry)
+        backend_keys = plan.backend_keys
+        plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
+        if warmed is None:
+            warmed = _warmed(model, plan, warm(plan, enabled=False))
+    return {"plans": tuple(plans), "warmed": warmed}
+
+
+def _replay_arm(job: Job, device: Device) -> dict[str, Any]:
+    (rank,) = job.ranks
+    monitor = Monitor(job.monitor, rank=rank, count_hits=True, null_kernels=job.replay_keys)
+    with monitor:
+        model, registry = build(job.case, rank, device)
+        _set_up(model, device, monitor)
+        warmed, start = None, time.perf_counter()
+        if job.arm in DEPTH:
+            plan = make_plan(registry)
+            report = warm(
+                plan,
+                jobs=job.threads,
+                depth=DEPTH[job.arm],
+                enabled=job.case.warmup.enable_jit_warmup,
+                progress=show_progress(job.case, plan) if job.progress else None,
+            )
+            warmed = _warmed(model, plan, report)
+        ready_s = time.perf_counter() - start if warmed else 0.0
+        _check_depth(job, monitor)
+        monitor.begin_serving()
+        times = _replay(model, device, monitor, replay(job.case, job.steps))
+        observed = Observed(rank, job.steps, monitor.launches(), list(monitor.events))
+    return {
+        "ready_s": ready_s,
+        "warmed": warmed,
+        "times": times,
+        "observed": observed,
+        "emits_token": bool(getattr(model, "emits_token", False)),
+    }
+
+
+def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
+    """What every arm does before its clock starts: context, allocator, Triton's driver, torch operators; none of our kernels."""
+    import triton
+
+    if device.kind == "cuda":
+        triton.runtime.driver.active.utils  # noqa: B018 - its first use compiles Triton's C helper
+    set_up: Any = getattr(model, "set_up", None)
+    if set_up is not None:
+        set_up()
+    device.synchronize()
+    if monitor.events:
+        raise RunError(f"set_up() of the model launched {monitor.events[0].kernel}: it must run torch operators only")
+
+
+def _check_depth(job: Job, monitor: Monitor) -> None:
+    if job.arm == "compiled" and monitor.count("load"):
+        raise RunError("arm compiled: a module was loaded before traffic, so the arm would not measure what it says")
+
+
+def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> StepTimes:
+    spent: list[float] = []
+    for index, batch in enumerate(plan.batches):
+        monitor.step = index
+        start = time.perf_counter()
+        try:
+            model.step(batch)
+        except CompileRefused:
+            pass  # recorded as an event; the rest of this step is lost, traffic goes on
+        device.synchronize()
+        spent.append((time.perf_counter() - start) * 1e3)
+    launches = sum(monitor.launches().values())
+    first_prefill, first_decode = plan.first_prefill, plan.first_decode
+    return StepTimes(
+        None if first_prefill is None else spent[first_prefill],
+        None if first_decode is None else spent[first_decode],
+        tuple(spent[i] for i in plan.later_prefill),
+        tuple(spent[i] for i in plan.later_decode),
+        -1 if first_prefill is None else first_prefill,
+        -1 if first_decode is None else first_decode,
+        sum(spent) * 1e3 / launches if launches else 0.0,
+    )
+
+
+def _warmed(model: Model, plan: Plan, report: WarmReport) -> Warmed:
+    failed = [FailedKey(kernel, "", _text(error)) for kernel, error in plan.failures]
+    failed += [FailedKey(o.item.kernel, o.item.backend_key, _text(o.error)) for o in report.failed]
+    return Warmed(
+        layers=model.layers,
+        funnel=plan.funnel,
+        rows=plan.rows,
+        keys=tuple(plan.keys()),
+        enumeration_s=plan.enumeration_s,
+        seconds=report.seconds,
+        cpu_seconds=report.cpu_seconds,
+        threads=report.jobs,
+        depth=report.depth,
+        outcomes=tuple(KeyOutcome(o.item.backend_key, o.item.kernel, o.status, o.seconds, o.reason) for o in report.outcomes),
+        failed=tuple(failed),
+        findings=plan.findings,
+    )
+
+
+def _text(error: Exception | None) -> str:
+    return f"{type(error).__name__}: {error}".strip()
+
+
+def _place(error: Exception) -> str:
+    """Where an unexpected error was raised: the innermost frame."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
+
+
+def _doubts(job: Job, before: dict[str, int]) -> tuple[str, ...]:
+    doubts = []
+    full = {name: count for name, count in before.items() if count}
+    if job.arm in ("cold", "loaded", "compiled") and full and not job.replay_keys:
+        doubts.append(f"arm {job.arm}: caches were not empty at the start: {full}")
+    if job.arm == "disk" and not full:
+        doubts.append("arm disk: caches were empty at the start")
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores:
+        doubts.append(f"arm {job.arm}: load average {load:.1f} on {cores} cores at its end")
+    return tuple(doubts)
+
+
+def _versions(cuda: str) -> dict[str, str]:
+    found = {"python": platform.python_version(), "cuda": cuda}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found | {name: os.environ[name] for name in SETTINGS if name in os.environ}
+
+
+def main(arguments: list[str]) -> int:
+    """Read the job, do it, write the reply. The reply is written also when the job fails."""
+    job_path, reply_path = map(Path, arguments)
+    warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION is unset")
+    try:
+        reply = Reply(answer=run_job(read_job(job_path)))
+    except JitwarmError as error:
+        reply = Reply(failure=Failure(str(error), traceback.format_exc(), error.exit_code))
+    except Exception as error:  # the parent must learn of anything that went wrong here
+        reply = Reply(failure=Failure(f"{_text(error)} ({_place(error)})", traceback.format_exc(), RunError.exit_code))
+    atomic.write_bytes(reply_path, msgspec.json.encode(reply))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
