@@ -151,9 +151,9 @@ def axis_values(kernel: str, axis: str, value: object) -> Sequence[object]:
 
 def _is_one_value(value: object) -> bool:
     kind = type(value)
-    if isinstance(value, str | bytes):
-        return True
-    if dataclasses.is_dataclass(value) and not isinstance(value, type | RowGroup):
+    if isinstance(value, RowGroup):
+        return False
+    if isinstance(value, str | bytes) or (dataclasses.is_dataclass(value) and kind is not type):
         return True
     if kind.__name__ == "constexpr" and kind.__module__.startswith("triton."):
         return True  # it can be iterated only to fail

@@ -78,7 +78,9 @@ def test_named_tuple_is_told_where_to_go():
     assert values(WarmupChoices(Window(1, 2))) == [Window(1, 2)]
 
 
-@pytest.mark.parametrize("axis", [(), [], WarmupChoices(), WarmupIntRange(4, 4), WarmupIntRange(5, 4)])
+@pytest.mark.parametrize(
+    "axis", [(), [], WarmupChoices(), WarmupIntRange(4, 4), WarmupIntRange(5, 4)]
+)
 def test_empty_axis_names_kernel_and_axis(axis):
     with pytest.raises(EmptySpaceError, match=r"^Demo: axis 'x' has no values"):
         values(axis)

@@ -77,13 +77,13 @@ def test_rows_come_first_and_the_last_axis_is_fastest():
         return Key((r, s), x, y)
 
     found = run(dispatch, zip_inputs({"r": 1, "s": 2}, {"r": 3, "s": 4}), x=(10, 20), y=("p", "q"))
-    assert found == [
-        Key(rs, x, y) for rs in ((1, 2), (3, 4)) for x in (10, 20) for y in ("p", "q")
-    ]
+    assert found == [Key(rs, x, y) for rs in ((1, 2), (3, 4)) for x in (10, 20) for y in ("p", "q")]
 
 
 def test_groups_multiply_in_the_order_given():
-    found = run(lambda a, b: Key(a, b), zip_inputs({"b": 1}, {"b": 2}), zip_inputs({"a": 3}, {"a": 4}))
+    found = run(
+        lambda a, b: Key(a, b), zip_inputs({"b": 1}, {"b": 2}), zip_inputs({"a": 3}, {"a": 4})
+    )
     assert found == [Key(3, 1), Key(4, 1), Key(3, 2), Key(4, 2)]
 
 
@@ -93,7 +93,10 @@ def test_unread_names_leave_a_group_and_an_unread_group_does_not_multiply():
 
     both = zip_inputs({"a": 1, "b": 1}, {"a": 2, "b": 2})
     assert keys_and_points(dispatch, both) == ([Key(1), Key(2)], 2)
-    assert keys_and_points(dispatch, zip_inputs({"b": 1}, {"b": 2}), a=(5, 6)) == ([Key(5), Key(6)], 2)
+    assert keys_and_points(dispatch, zip_inputs({"b": 1}, {"b": 2}), a=(5, 6)) == (
+        [Key(5), Key(6)],
+        2,
+    )
 
 
 def test_predicate_only_inputs_filter_and_do_not_reach_dispatch():
@@ -104,9 +107,9 @@ def test_predicate_only_inputs_filter_and_do_not_reach_dispatch():
 
 
 def test_predicate_over_several_lines_and_two_on_one_line():
-    first, second = lambda n: n > 1, lambda n: n > 2  # noqa: E731
-    when = (
-        lambda n: first(n)
+    first, second = lambda n: n > 1, lambda n: n > 2
+    when = lambda n: (
+        first(n)
         and second(
             n,
         )
@@ -156,14 +159,14 @@ def test_forgotten_input_is_missing_and_never_a_builtin_or_global():
 
 
 def test_a_list_of_tuples_is_alternatives_and_a_literal_tuple_goes_into_choices():
-    dispatch = lambda window: Key(window)  # noqa: E731
+    dispatch = lambda window: Key(window)
     assert run(dispatch, window=(128, 0)) == [Key(128), Key(0)]
     assert run(dispatch, window=WarmupChoices((128, 0))) == [Key((128, 0))]
     assert run(dispatch, zip_inputs({"window": (128, 0)})) == [Key((128, 0))]
 
 
 def test_same_name_twice():
-    dispatch = lambda a, b: Key(a, b)  # noqa: E731
+    dispatch = lambda a, b: Key(a, b)
     with pytest.raises(ValueError, match="'a' is specified more than once"):
         run(dispatch, zip_inputs({"a": 1, "b": 1}), a=2)
     with pytest.raises(ValueError, match="'b' is specified more than once"):
@@ -203,7 +206,9 @@ def test_variadic_dispatch_takes_every_extra_axis():
 
 
 def test_variadic_predicate_sees_every_axis():
-    found = run(lambda n: Key(n), n=(1, 2), m=(1, 2), _when=lambda **point: point["n"] == point["m"])
+    found = run(
+        lambda n: Key(n), n=(1, 2), m=(1, 2), _when=lambda **point: point["n"] == point["m"]
+    )
     assert found == [Key(1), Key(2)]
 
 
@@ -235,7 +240,7 @@ def through_default_of_nested(*, a, b):
 
 
 def through_eval(*, a, b):
-    return Key(a, eval("b"))  # noqa: S307
+    return Key(a, eval("b"))
 
 
 def forwarding(function):
@@ -323,5 +328,7 @@ def test_a_large_space_costs_one_call_per_point():
         calls += 1
         return Key(power_of_two(reqs), width, flag)
 
-    found = run(dispatch, flag=(False, True), width=WarmupIntRange(0, 14), reqs=WarmupIntRange(1, 1025))
+    found = run(
+        dispatch, flag=(False, True), width=WarmupIntRange(0, 14), reqs=WarmupIntRange(1, 1025)
+    )
     assert (calls, len(found)) == (28_672, 2 * 14 * 11)

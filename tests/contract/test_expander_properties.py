@@ -14,7 +14,11 @@ from jitwarm.contract.expander import expand
 
 NAMES = ("a", "b", "c", "d")
 VALUES = st.one_of(
-    st.integers(0, 3), st.booleans(), st.sampled_from([0.0, -0.0, 1.0, 2.0]), st.none(), st.text("xy", max_size=1)
+    st.integers(0, 3),
+    st.booleans(),
+    st.sampled_from([0.0, -0.0, 1.0, 2.0]),
+    st.none(),
+    st.text("xy", max_size=1),
 )
 
 
@@ -25,7 +29,9 @@ class Key:
 
 def dispatch_reading(read):
     """A dispatch that declares all four inputs and reads those in `read`."""
-    source = f"def dispatch(*, a, b, c, d):\n    return Key(({''.join(f'{name},' for name in read)}))\n"
+    source = (
+        f"def dispatch(*, a, b, c, d):\n    return Key(({''.join(f'{name},' for name in read)}))\n"
+    )
     namespace = {"Key": Key}
     exec(source, namespace)  # noqa: S102
     return namespace["dispatch"]

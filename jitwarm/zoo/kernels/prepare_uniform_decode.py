@@ -40,7 +40,7 @@ import torch
 import triton
 import triton.language as tl
 
-from jitwarm.contract.domains import WarmupChoices
+from jitwarm.contract import WarmupChoices
 from jitwarm.declare import TensorSpec, declare, launch
 from jitwarm.errors import BindingError
 

@@ -1,0 +1,43 @@
+"""The contract class on Triton itself: what the plan binds, warm-up compiles and launches find is one key."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.triton
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    # A process of its own: a process has one device, and other tests may want another.
+    script = Path(__file__).with_name("triton_subject.py")
+    root = str(script.parents[2])
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), root]))
+    env = os.environ | {
+        "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")),
+        "PYTHONPATH": path,
+    }
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_recipes_warm_exactly_the_planned_keys(report):
+    assert report["planned_is_warmed"]
+    # 3 blocks x 3 stride classes x 2 alignments
+    assert (report["declared"], report["warmed"], report["executors"]) == (18, 18, 18)
+
+
+def test_no_launch_compiles_after_warm_up(report):
+    assert report["compiled_by_launches"] == []
+
+
+def test_autotuned_kernels_compile_every_configuration(report):
+    assert report["tuned_recipes"] == ["OpaqueRecipe"]
+    assert report["tuned"] == 4  # two configurations, n even and odd

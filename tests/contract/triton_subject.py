@@ -1,0 +1,140 @@
+"""Run as a script: contract kernels on Triton itself, under the stub device. Prints one JSON object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from jitwarm import device
+from jitwarm.contract import (
+    TritonJitKernel,
+    TritonWarmupTensor,
+    WarmupIntRange,
+    kernel_launcher,
+    triton_scalar_specialization_rep,
+)
+
+device.activate("stub", "sm90")
+
+
+@triton.jit(do_not_specialize=["n"])
+def _scale(x_ptr, OUT, n, x_stride0, BLOCK: tl.constexpr, SHIFT: tl.constexpr = 1):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at * x_stride0, mask=at < n)
+    tl.store(OUT + at, x + SHIFT, mask=at < n)
+
+
+class ScaleKernel(TritonJitKernel["ScaleKernel.CompileKey"]):
+    """Strided copy with a constant added."""
+
+    kernel = _scale
+
+    @dataclass(frozen=True, slots=True)
+    class CompileKey:
+        block: int
+        stride_class: int
+        aligned: bool
+
+    def dispatch(self, *, n, stride, aligned):
+        stride_class = triton_scalar_specialization_rep(stride)
+        return self.CompileKey(triton.next_power_of_2(n), stride_class, aligned)
+
+    def get_warmup_keys(self):
+        return self._trace_dispatch(self.dispatch)(
+            n=WarmupIntRange(1, 5), stride=(1, 2, 16), aligned=(True, False)
+        )
+
+    def warmup_inputs(self, key):
+        return {
+            "x": TritonWarmupTensor("float32", aligned=key.aligned, strides=(key.stride_class,)),
+            "out": TritonWarmupTensor("float32"),
+            "n": key.block,
+        }
+
+    @kernel_launcher
+    def __call__(self, x, out, n):
+        key = self.dispatch(n=n, stride=x.stride(0), aligned=x.data_ptr() % 16 == 0)
+        return (triton.cdiv(n, key.block),), {"BLOCK": key.block, "num_warps": 8}, out
+
+
+@triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
+@triton.heuristics({"EVEN": lambda args: args["n"] % 2 == 0})
+@triton.jit
+def _tuned(x_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, at, mask=at < n)
+
+
+class TunedKernel(TritonJitKernel["TunedKernel.CompileKey"]):
+    """Block size and evenness come from Triton's own wrappers."""
+
+    kernel = _tuned
+
+    @dataclass(frozen=True)
+    class CompileKey:
+        n: int
+
+    def get_warmup_keys(self):
+        return [self.CompileKey(4), self.CompileKey(5)]
+
+    def warmup_inputs(self, key):
+        return {"x": TritonWarmupTensor("int32"), "n": key.n}
+
+    @kernel_launcher
+    def __call__(self, x, n):
+        return (1,), {}
+
+
+def in_process_keys(jit):
+    """Triton's keys of everything that is in its own cache."""
+    return {key for caches in jit.device_caches.values() for key in caches[0]}
+
+
+def replay():
+    """The keys of every launch a caller could make: each point of the space, on real tensors."""
+    storage, out = torch.empty(4096), torch.empty(8)
+    scale, asked = ScaleKernel(), []
+    for n in range(1, 5):
+        for stride in (1, 2, 3, 16, 48):
+            for offset in (0, 1):
+                x = storage[offset::stride]
+                before = in_process_keys(_scale)
+                assert scale(x, out, n) is out
+                asked.append(sorted(in_process_keys(_scale) - before))
+    return asked
+
+
+def main():
+    from jitwarm.backends.triton.binder import bind_recipe
+
+    scale, tuned = ScaleKernel(), TunedKernel()
+    declared = scale.enumerate_keys(None, (), {}).declared
+    planned = [bind_recipe(_scale, entry.recipe).in_process for entry in declared]
+    scale.warmup()
+    warmed = in_process_keys(_scale)
+    new = [key for keys in replay() for key in keys]
+    jit = _tuned.fn.fn
+    tuned.warmup()
+    print(
+        json.dumps(
+            {
+                "declared": len(declared),
+                "planned_is_warmed": set(planned) == warmed,
+                "warmed": len(warmed),
+                "compiled_by_launches": new,
+                "executors": len(scale._compiled_cache),
+                "tuned": len(in_process_keys(jit)),
+                "tuned_recipes": sorted(
+                    {type(d.recipe).__name__ for d in tuned.enumerate_keys(None, (), {}).declared}
+                ),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
