@@ -2,9 +2,10 @@
 
     declare -> register -> plan -> warm -> launch -> observe -> judge -> report
 
-Each step is a module or package of that name: `jitwarm.declare` has what a kernel author writes, `jitwarm.contract` the class
-contract of the field, `jitwarm.warm.warm` makes a plan ready. The names below are for the engine side; they are loaded on first
-use, so that `import jitwarm` imports neither torch nor Triton.
+Each step is a module or package of that name: `jitwarm.declare` has what a kernel author writes,
+`jitwarm.contract` the class contract of the field, `jitwarm.warm.warm` makes a plan ready. The
+names below are for the engine side; they are loaded on first use, so that `import jitwarm` imports
+neither torch nor Triton.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ def assemble(scenario: Scenario, case: Case, measured: Measured, started_at: str
             jobs=warmed.threads,
             depth=warmed.depth,
             warmed=len(warmed.ready),
-            skipped=tuple(outcome.key for outcome in warmed.outcomes if outcome.status == "skipped"),
+            skipped=tuple(
+                outcome.key for outcome in warmed.outcomes if outcome.status == "skipped"
+            ),
             failed=warmed.failed,
             redundant_compiles=_redundant(loaded),
         ),
@@ -90,7 +92,9 @@ def _own_plan(warmed: Warmed, rank: int) -> RankPlan:
     return RankPlan(rank, len(warmed.keys), len(backend_keys), digest(backend_keys))
 
 
-def _kernel(row: KernelRow, loaded: Answer, warmed: Warmed, coverage: CoverageRecord) -> KernelRecord:
+def _kernel(
+    row: KernelRow, loaded: Answer, warmed: Warmed, coverage: CoverageRecord
+) -> KernelRecord:
     own = {key.backend_key for key in warmed.keys if key.kernel == row.kernel}
     outcomes = [outcome for outcome in warmed.outcomes if outcome.key in own]
     slowest = max(outcomes, key=lambda outcome: outcome.seconds, default=None)
@@ -100,17 +104,24 @@ def _kernel(row: KernelRow, loaded: Answer, warmed: Warmed, coverage: CoverageRe
     ready = own.intersection(warmed.ready)
     return KernelRecord(
         **msgspec.structs.asdict(row),
-        compiled=sum(event.phase == "warm" and event.kind == "compile" and event.key in own for event in events),
+        compiled=sum(
+            event.phase == "warm" and event.kind == "compile" and event.key in own
+            for event in events
+        ),
         seconds=sum(outcome.seconds for outcome in outcomes),
         slowest_key=slowest.key if slowest else "",
-        needed=len(ready) - len(unreached) + sum(m.kernel == row.kernel and m.key not in ready for m in coverage.misses),
+        needed=len(ready)
+        - len(unreached)
+        + sum(m.kernel == row.kernel and m.key not in ready for m in coverage.misses),
         missed=missed,
         unreached=len(unreached),
     )
 
 
 def _redundant(answer: Answer) -> int:
-    compiled = Counter(event.key for event in _given(answer.observed).events if event.kind == "compile")
+    compiled = Counter(
+        event.key for event in _given(answer.observed).events if event.kind == "compile"
+    )
     return sum(count - 1 for count in compiled.values())
 
 
@@ -122,11 +133,19 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
         "later_ms": _known(_median(_given(answer.times).later_prefill) for answer in answers),
         "later_decode_ms": _known(_median(_given(answer.times).later_decode) for answer in answers),
     }
-    raw["excess_ms"] = [a - b for a, b in zip(raw["first_prefill_ms"], raw["later_ms"], strict=False)]
-    raw["excess_decode_ms"] = [a - b for a, b in zip(raw["first_decode_ms"], raw["later_decode_ms"], strict=False)]
+    raw["excess_ms"] = [
+        a - b for a, b in zip(raw["first_prefill_ms"], raw["later_ms"], strict=False)
+    ]
+    raw["excess_decode_ms"] = [
+        a - b for a, b in zip(raw["first_decode_ms"], raw["later_decode_ms"], strict=False)
+    ]
     raw["load_ms"] = [_event_ms(answer, ("load",)) for answer in answers]
-    raw["first_step_event_ms"] = [_event_ms(a, (*LATE, "load"), _given(a.times).first_prefill_step) for a in answers]
-    raw["first_step_load_ms"] = [_event_ms(a, ("load",), _given(a.times).first_prefill_step) for a in answers]
+    raw["first_step_event_ms"] = [
+        _event_ms(a, (*LATE, "load"), _given(a.times).first_prefill_step) for a in answers
+    ]
+    raw["first_step_load_ms"] = [
+        _event_ms(a, ("load",), _given(a.times).first_prefill_step) for a in answers
+    ]
     kinds = Counter(e.kind for e in _given(answers[0].observed).events if e.phase == "serve")
     medians = {name: _median(values) or 0.0 for name, values in raw.items()}
     return ArmRecord(
@@ -143,7 +162,11 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
 
 def _event_ms(answer: Answer, kinds: tuple[str, ...], step: int | None = None) -> float:
     events = _given(answer.observed).events
-    return sum(e.ms for e in events if e.phase == "serve" and e.kind in kinds and (step is None or e.step == step))
+    return sum(
+        e.ms
+        for e in events
+        if e.phase == "serve" and e.kind in kinds and (step is None or e.step == step)
+    )
 
 
 def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
@@ -154,10 +177,12 @@ def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
         yield "stub device: times are host times, nothing ran on a GPU"
     few = min(arm.samples for arm in arms.values())
     if few < FEW_SAMPLES:
-        yield f"{few} sample{'s' if few > 1 else ''} an arm: times carry no usable spread (--samples {FEW_SAMPLES} or more)"
+        many = f"{few} sample{'s' if few > 1 else ''} an arm"
+        yield f"{many}: times carry no usable spread (--samples {FEW_SAMPLES} or more)"
     for name, arm in arms.items():
         if arm.spread is not None and arm.samples >= FEW_SAMPLES and arm.spread > WIDE_SPREAD:
-            yield f"arm {name}: first step spreads by {arm.spread:.0%} of its median over {arm.samples} processes"
+            share = f"{arm.spread:.0%} of its median"
+            yield f"arm {name}: first step spreads by {share} over {arm.samples} processes"
 
 
 def _spread(values: Sequence[float]) -> float | None:

@@ -8,14 +8,19 @@ from pathlib import Path
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, whose folder is created. A reader sees the old file or the new one, never a part."""
+    """Write `data` to `path`, whose folder is created.
+
+    A reader sees the old file or the new one, never a part.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(name, 0o644)  # mkstemp's 0600 would hide reports from a CI artifact step under another user
-        os.replace(name, path)
+        # mkstemp's 0600 would hide a report from a CI step that runs as another user.
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -1,6 +1,7 @@
 """Every cache folder that a kernel compiler may read or write: redirect them, count them.
 
-Cold means cold: a measured process gets all of them below one empty folder, and they are counted before and after it.
+Cold means cold: a measured process gets all of them below one empty folder, and they are counted
+before and after it.
 """
 
 from __future__ import annotations

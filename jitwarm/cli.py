@@ -1,4 +1,8 @@
-"""The command line. Data on stdout, notes and progress on stderr; exit codes 0 ok, 1 gate failed, 2 usage, 3 the run failed."""
+"""The command line.
+
+Data on stdout, notes and progress on stderr; exit codes 0 ok, 1 gate failed, 2 usage, 3 the run
+failed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ OK, GATE, USAGE, RUN = 0, 1, 2, 3
 
 EXAMPLES = """\
 examples:
-  jitwarm run scenarios/deepseek-v3.2-dcp.toml --quick        the quick cases, on a stub device where there is no GPU
+  jitwarm run scenarios/ --quick                              the quick cases, on the GPU or a stub
   jitwarm run scenarios/ --case dcp=8,arch=sm90 --json        one case, one JSON object a line
   jitwarm plan examples/own_kernel/scenario.toml              keys of every rank, nothing compiled
   jitwarm run SCENARIO --set scheduler.max_num_seqs=512       any field of the file, overridden
@@ -52,13 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     worst = OK
     for scenario, case in _cases(options):
-        settings = _settings(options, case)
-        folder = Path(options.out) / scenario.name / (case.label.replace(" ", "-").replace("/", "_") or "case")
+        settings = _settings(options)
+        folder = (
+            Path(options.out)
+            / scenario.name
+            / (case.label.replace(" ", "-").replace("/", "_") or "case")
+        )
         started = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             measured = measure(case, settings, _note)
         except ArmFailed as error:
-            atomic.write_bytes(folder / "failed.json", encode({"error": str(error), "trace": error.trace}))
+            atomic.write_bytes(
+                folder / "failed.json", encode({"error": str(error), "trace": error.trace})
+            )
             print(f"jitwarm: {error} (traceback in {folder / 'failed.json'})", file=sys.stderr)
             worst = max(worst, error.exit_code)
             continue
@@ -89,7 +99,7 @@ def _write(folder: Path, result: Result, measured: Measured) -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     for _, case in _cases(options):
-        answer = plan_case(case, _settings(options, case))
+        answer = plan_case(case, _settings(options))
         _print(options, _known(case, answer), _plan_report(case, answer))
     return OK
 
@@ -97,7 +107,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _warm(options: argparse.Namespace) -> int:
     worst = OK
     for _, case in _cases(options):
-        answer = warm_case(case, _settings(options, case))
+        answer = warm_case(case, _settings(options))
         _print(options, _known(case, answer), _plan_report(case, answer))
         warmed = answer.warmed
         if warmed is not None and warmed.failed:
@@ -112,10 +122,20 @@ def _scenarios(options: argparse.Namespace) -> int:
         scenario = load(path, _overrides(options))
         quick = set(scenario.select(scenario.quick)) if scenario.quick else set()
         if options.json:
-            row = {"path": str(path), "name": scenario.name, "cases": [c.label for c in scenario.cases]}
-            print(msgspec.json.encode(row | {"quick": [c.label for c in scenario.cases if c in quick]}).decode())
+            row = {
+                "path": str(path),
+                "name": scenario.name,
+                "cases": [c.label for c in scenario.cases],
+            }
+            print(
+                msgspec.json.encode(
+                    row | {"quick": [c.label for c in scenario.cases if c in quick]}
+                ).decode()
+            )
             continue
-        print(f"{path}: {scenario.name}, model {scenario.cases[0].model}, {len(scenario.cases)} cases")
+        print(
+            f"{path}: {scenario.name}, model {scenario.cases[0].model}, {len(scenario.cases)} cases"
+        )
         for case in scenario.cases:
             check_model(case)
             print(f"  {case.label or '(one case)'}{'  quick' if case in quick else ''}")
@@ -153,22 +173,28 @@ def _known(case: Case, answer: Answer) -> dict[str, Any]:
 def _plan_report(case: Case, answer: Answer) -> str:
     warmed = _warmed(answer)
     funnel = warmed.funnel
-    head: list[object] = ["kernel", "registered", "distinct", "points", "keys", "binaries"]
+    head = ["kernel", "registered", "distinct", "points", "keys", "binaries"]
     rows: list[list[object]] = [
-        [r.kernel, r.registrations, r.distinct_registrations, r.points, r.keys, r.backend_keys] for r in warmed.rows
+        [r.kernel, r.registrations, r.distinct_registrations, r.points, r.keys, r.backend_keys]
+        for r in warmed.rows
     ]
     summary = (
-        f"{warmed.layers} layers: {funnel.registrations} registrations -> {funnel.distinct_registrations} distinct "
-        f"({funnel.dedup_ratio:.1f}x) -> {funnel.points} points -> {funnel.keys} keys -> {funnel.backend_keys} binaries"
+        f"{warmed.layers} layers: {funnel.registrations} registrations -> "
+        f"{funnel.distinct_registrations} distinct "
+        f"({funnel.dedup_ratio:.1f}x) -> {funnel.points} points -> {funnel.keys} keys -> "
+        f"{funnel.backend_keys} binaries"
     )
     if answer.arm != "plan":
-        summary += f"; {len(warmed.ready)} ready in {answer.ready_s:.1f} s with {warmed.threads} jobs"
-    text = plan_text([head, *rows], f"{case.name}  {case.label}", summary)
+        summary += (
+            f"; {len(warmed.ready)} ready in {answer.ready_s:.1f} s with {warmed.threads} jobs"
+        )
+    text = plan_text(f"{case.name}  {case.label}", summary, head, rows)
     for row in warmed.rows:
         if row.no_keys_reason:
             text += f"\n  {row.kernel}: no keys: {row.no_keys_reason}"
     for plan in answer.plans:
-        text += f"\n  rank {plan.rank}: {plan.keys} keys, {plan.backend_keys} binaries, set {plan.digest}"
+        counts = f"{plan.keys} keys, {plan.backend_keys} binaries"
+        text += f"\n  rank {plan.rank}: {counts}, set {plan.digest}"
     return text + "".join(f"\n{finding.kind} {finding.message}" for finding in warmed.findings)
 
 
@@ -183,12 +209,17 @@ def _cases(options: argparse.Namespace) -> list[tuple[Scenario, Case]]:
     for path in find(Path(options.scenario)):
         scenario = load(path, _overrides(options))
         selectors = tuple(options.case or ()) or (scenario.quick if options.quick else ())
-        chosen += [(scenario, case) for case in _on_this_device(options, scenario.select(selectors))]
+        chosen += [
+            (scenario, case) for case in _on_this_device(options, scenario.select(selectors))
+        ]
     for _, case in chosen:
         check_model(case)
         check_request(_device_kind(options), case.arch)
     if not chosen:
-        raise UsageError(f"no case of {options.scenario} is for the GPU here ({gpu_arch()}); --device stub runs them all")
+        raise UsageError(
+            f"no case of {options.scenario} is for the GPU here ({gpu_arch()}); --device stub "
+            "runs them all"
+        )
     return chosen
 
 
@@ -202,9 +233,13 @@ def _on_this_device(options: argparse.Namespace, cases: Sequence[Case]) -> Itera
             _note(f"{case.name} {case.label}: left out, the GPU here is {arch}")
 
 
-def _settings(options: argparse.Namespace, case: Case) -> Settings:
+def _settings(options: argparse.Namespace) -> Settings:
     return Settings(
-        getattr(options, "samples", 1), options.steps, _device_kind(options), options.jobs, getattr(options, "monitor", "record")
+        getattr(options, "samples", 1),
+        options.steps,
+        _device_kind(options),
+        options.jobs,
+        getattr(options, "monitor", "record"),
     )
 
 
@@ -219,7 +254,9 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
     for assignment in options.set or ():
         field, equals, text = assignment.partition("=")
         if not equals or not field:
-            raise UsageError(f"--set {assignment}: expected FIELD=VALUE, as in scheduler.max_num_seqs=512")
+            raise UsageError(
+                f"--set {assignment}: expected FIELD=VALUE, as in scheduler.max_num_seqs=512"
+            )
         try:
             values[field] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -247,16 +284,30 @@ def _positive(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="jitwarm",
-        description="Warm kernels that compile on first use, replay real launches, and show that nothing compiles afterwards.",
+        description="Warms kernels that compile on first use; shows that nothing compiles later.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"jitwarm {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run = _command(commands, "run", _run, "warm, replay, measure every arm, and judge: the main job")
-    run.add_argument("--samples", type=_positive, default=1, help="fresh processes an arm (default 1; 3 or more give a spread)")
-    run.add_argument("--monitor", choices=MODES[1:], default="record", help="what a compile while serving does (default record)")
-    run.add_argument("--out", default="reports/out", help="where results are written (default reports/out)")
+    run = _command(
+        commands, "run", _run, "warm, replay, measure every arm, and judge: the main job"
+    )
+    run.add_argument(
+        "--samples",
+        type=_positive,
+        default=1,
+        help="fresh processes an arm (default 1; 3 or more give a spread)",
+    )
+    run.add_argument(
+        "--monitor",
+        choices=MODES[1:],
+        default="record",
+        help="what a compile while serving does (default record)",
+    )
+    run.add_argument(
+        "--out", default="reports/out", help="where results are written (default reports/out)"
+    )
     _command(commands, "plan", _plan, "the keys of every rank; nothing is compiled")
     _command(commands, "warm", _warm, "plan and warm, from empty caches")
     _command(commands, "scenarios", _scenarios, "list scenario files and check them")
@@ -264,15 +315,32 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(commands: Any, name: str, run: Any, help_text: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=help_text)
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_text, description=help_text
+    )
     command.set_defaults(run=run)
-    command.add_argument("scenario", metavar="SCENARIO", help="a scenario file, or a folder of them")
-    command.add_argument("--case", action="append", help="only cases that match, as in dcp=8,arch=sm90; may be repeated")
-    command.add_argument("--quick", action="store_true", help="only the cases that the scenario calls quick")
-    command.add_argument("--set", action="append", metavar="FIELD=VALUE", help="override a field of the scenario")
+    command.add_argument(
+        "scenario", metavar="SCENARIO", help="a scenario file, or a folder of them"
+    )
+    command.add_argument(
+        "--case",
+        action="append",
+        help="only cases that match, as in dcp=8,arch=sm90; may be repeated",
+    )
+    command.add_argument(
+        "--quick", action="store_true", help="only the cases that the scenario calls quick"
+    )
+    command.add_argument(
+        "--set", action="append", metavar="FIELD=VALUE", help="override a field of the scenario"
+    )
     command.add_argument("--seed", type=int, help="seed of the traffic")
     command.add_argument("--steps", type=_positive, help="steps of the coverage replays")
-    command.add_argument("--device", choices=("auto", "stub", "cuda"), default="auto", help="auto: the GPU if there is one")
+    command.add_argument(
+        "--device",
+        choices=("auto", "stub", "cuda"),
+        default="auto",
+        help="auto: the GPU if there is one",
+    )
     command.add_argument("--jobs", type=_positive, help="compile threads (default: one a core)")
     command.add_argument("--json", action="store_true", help="one JSON object a line on stdout")
     return command

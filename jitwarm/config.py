@@ -1,7 +1,8 @@
 """Engine configuration in the shape of the field: what declarations read.
 
-Declarations are duck-typed: any object with these attribute paths works. These frozen dataclasses are what a scenario is resolved
-into, and being frozen they can be compared and hashed when sixty-one layers register with the same one.
+Declarations are duck-typed: any object with these attribute paths works. These frozen dataclasses
+are what a scenario is resolved into, and being frozen they can be compared and hashed when
+sixty-one layers register with the same one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ParallelConfig:
-    """How the model is spread. `dcp_rank` is this process's rank in its decode-context-parallel group."""
+    """How the model is spread.
+
+    `dcp_rank` is this process's rank in its decode-context-parallel group.
+    """
 
     tensor_parallel_size: int = 1
     decode_context_parallel_size: int = 1
@@ -22,7 +26,10 @@ class ParallelConfig:
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """The paged KV cache: `block_size` in tokens, `num_blocks` in blocks, `cache_dtype` as in `"bf16"` or `"fp8_ds_mla"`."""
+    """The paged KV cache:
+
+    `block_size` in tokens, `num_blocks` in blocks, `cache_dtype` as in `"bf16"` or `"fp8_ds_mla"`.
+    """
 
     block_size: int = 64
     num_blocks: int = 4096
@@ -39,7 +46,9 @@ class SchedulerConfig:
 
 @dataclass(frozen=True, slots=True)
 class HFConfig:
-    """The architecture numbers that kernels depend on, under the names of published model configurations."""
+    """The architecture numbers that kernels depend on, under the names of published model
+    configurations.
+    """
 
     num_hidden_layers: int = 1
     num_attention_heads: int = 1

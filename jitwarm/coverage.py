@@ -28,9 +28,10 @@ class Observed(msgspec.Struct, frozen=True):
 def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> CoverageRecord:
     """Compare what traffic asked for with what was ready.
 
-    `ready` are the backend keys that warm-up made ready (all of the plan's unless some failed or warm-up is off). A key is missed
-    if a launch needed it and it was not ready, or if it had to be fetched while serving although it was (another spelling of the
-    same options: a stall all the same).
+    `ready` are the backend keys that warm-up made ready (all of the plan's unless some failed or
+    warm-up is off). A key is missed if a launch needed it and it was not ready, or if it had to be
+    fetched while serving although it was (another spelling of the same options: a stall all the
+    same).
     """
     planned = list(plan)
     ready_keys = set(ready)
@@ -48,7 +49,9 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
         hit=len(needed - missed),
         missed=len(missed),
         unreached=len(unreached),
-        unreached_declared=sum(key.backend_key in ready_keys and key.backend_key not in needed for key in planned),
+        unreached_declared=sum(
+            key.backend_key in ready_keys and key.backend_key not in needed for key in planned
+        ),
         misses=tuple(_miss(key, names, ready_keys, observed, late) for key in sorted(missed)),
         unreached_keys=tuple(unreached),
     )
@@ -62,10 +65,14 @@ def missed_by_kernel(coverage: CoverageRecord) -> Mapping[str, int]:
     return counts
 
 
-def _miss(key: str, names: Mapping[str, str], ready: set[str], observed: Observed, late: list[Event]) -> MissRecord:
+def _miss(
+    key: str, names: Mapping[str, str], ready: set[str], observed: Observed, late: list[Event]
+) -> MissRecord:
     events = [event for event in late if event.key == key]
     kernel_path = key.partition("[")[0]
-    kernel = names.get(key) or next((name for text, name in names.items() if text.partition("[")[0] == kernel_path), kernel_path)
+    kernel = names.get(key) or next(
+        (name for text, name in names.items() if text.partition("[")[0] == kernel_path), kernel_path
+    )
     finding: Finding = explain_miss(kernel, key, ready)
     return MissRecord(
         kernel=kernel,

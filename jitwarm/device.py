@@ -23,7 +23,10 @@ class Device:
 
     @property
     def torch_device(self) -> str:
-        """Where tensors of this device are made: real CUDA memory, or host memory under the stub."""
+        """Where tensors of this device are made:
+
+        real CUDA memory, or host memory under the stub.
+        """
         return "cuda" if self.kind == "cuda" else "cpu"
 
     def synchronize(self) -> None:
@@ -41,16 +44,18 @@ _active: Device | None = None
 def activate(kind: str, arch: str | None = None) -> Device:
     """Make `kind` the device of this process and return it.
 
-    `arch` is required for `stub`; on `cuda` it is checked against the GPU. Asking again for the same device returns it; asking
-    for another raises `DeviceError`, because a kernel stubbed once would silently launch nothing on a GPU later. Raises
-    `DeviceError` for an unknown architecture and for a GPU that is not there.
+    `arch` is required for `stub`; on `cuda` it is checked against the GPU. Asking again for the
+    same device returns it; asking for another raises `DeviceError`, because a kernel stubbed once
+    would silently launch nothing on a GPU later. Raises `DeviceError` for an unknown architecture
+    and for a GPU that is not there.
     """
     global _active
     with _lock:
         if _active is not None:
             if (_active.kind, _active.arch) != (kind, arch or _active.arch):
                 raise DeviceError(
-                    f"this process already has the device {_active.kind} {_active.arch}, {kind} {arch or ''} was asked for: "
+                    f"this process already has the device {_active.kind} {_active.arch}, {kind} "
+                    f"{arch or ''} was asked for: "
                     "a process has one device, start another process"
                 )
             return _active
@@ -61,7 +66,10 @@ def activate(kind: str, arch: str | None = None) -> Device:
 def current() -> Device:
     """The device of this process. Raises `DeviceError` before `activate`."""
     if _active is None:
-        raise DeviceError("no device is active in this process: call jitwarm.device.activate('cuda') or ('stub', 'sm90') first")
+        raise DeviceError(
+            "no device is active in this process: call jitwarm.device.activate('cuda') or "
+            "('stub', 'sm90') first"
+        )
     return _active
 
 
@@ -73,7 +81,8 @@ def torch_device() -> Any:
 
 
 def check_request(kind: str, arch: str | None) -> None:
-    """Raise `DeviceError` if `activate` would refuse this request for lack of hardware or of a known architecture.
+    """Raise `DeviceError` if `activate` would refuse this request for lack of hardware or of a
+    known architecture.
 
     Starts no CUDA context, so a parent process can ask before it starts its workers.
     """
@@ -82,13 +91,21 @@ def check_request(kind: str, arch: str | None) -> None:
         return
     found = _gpu_arch()
     if found is None:
-        raise DeviceError("--device cuda: this machine has no usable NVIDIA GPU; use --device stub, or run on a GPU machine")
+        raise DeviceError(
+            "--device cuda: this machine has no usable NVIDIA GPU; use --device stub, or run on a "
+            "GPU machine"
+        )
     if arch is not None and arch != found:
-        raise DeviceError(f"the GPU here is {found}, {arch} was asked for: select cases with --case arch={found}")
+        raise DeviceError(
+            f"the GPU here is {found}, {arch} was asked for: select cases with --case arch={found}"
+        )
 
 
 def gpu_arch() -> str | None:
-    """The architecture of the first GPU as in `sm90`, or None without one. Starts no CUDA context in this process."""
+    """The architecture of the first GPU as in `sm90`, or None without one.
+
+    Starts no CUDA context in this process.
+    """
     return _gpu_arch()
 
 
@@ -96,7 +113,9 @@ def _check_arch(arch: str | None) -> None:
     from jitwarm.backends.triton.stub import ARCHES
 
     if arch not in ARCHES:
-        raise DeviceError(f"unknown arch {arch!r}: the stub device compiles for {', '.join(ARCHES)}")
+        raise DeviceError(
+            f"unknown arch {arch!r}: the stub device compiles for {', '.join(ARCHES)}"
+        )
 
 
 def _open_stub(kind: str, arch: str | None) -> Device:
@@ -122,7 +141,10 @@ def _open_cuda(arch: str | None) -> Device:
 
 
 def _gpu_arch() -> str | None:
-    """Asks the driver's management tool rather than CUDA: a context in the parent would cost memory and forbid nothing useful."""
+    """Asks the driver's management tool rather than CUDA:
+
+    a context in the parent would cost memory and forbid nothing useful.
+    """
     answer = _nvidia_smi("compute_cap")
     return None if answer is None else "sm" + answer.replace(".", "")
 
@@ -136,7 +158,11 @@ def _nvidia_smi(field: str) -> str | None:
 
     try:
         done = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"], capture_output=True, text=True, timeout=30, check=True
+            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,4 +1,7 @@
-"""All environment variables of jitwarm, one typed reader each. A value that is not one of the words below is an error."""
+"""All environment variables of jitwarm, one typed reader each.
+
+A value that is not one of the words below is an error.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ def jobs() -> int | None:
 
 
 def cache_dir() -> Path | None:
-    """JITWARM_CACHE_DIR: where jitwarm keeps what it stores itself; unset means a folder of the user's cache."""
+    """JITWARM_CACHE_DIR:
+
+    where jitwarm keeps what it stores itself; unset means a folder of the user's cache.
+    """
     value = os.environ.get("JITWARM_CACHE_DIR")
     return Path(value) if value else None
 

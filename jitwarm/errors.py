@@ -18,8 +18,8 @@
          |- NothingStoredError     compile(key) returned and stored no executor
          `- CompileRefused         a compile after start-up, refused in monitor mode `error`
 
-Some of them also are the builtin a caller of the field's contract expects (ValueError, TypeError, OverflowError,
-RuntimeError), so that existing `except` clauses keep working.
+Some of them also are the builtin a caller of the field's contract expects (ValueError, TypeError,
+OverflowError, RuntimeError), so that existing `except` clauses keep working.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class ScenarioError(UsageError):
     """
 
     def __init__(self, source: str, path: str, problem: str) -> None:
+        """Where it is, and what is wrong with it."""
         self.source, self.path, self.problem = source, path, problem
         super().__init__(f"{source}: {path}: {problem}")
 
@@ -65,7 +66,9 @@ class MissingInputError(DeclarationError, TypeError):
 
 
 class WrongKindError(DeclarationError, TypeError):
-    """A positional input that is no row group, a kernel without dispatch, a call that does not fit its signature."""
+    """A positional input that is no row group, a kernel without dispatch, a call that does not fit
+    its signature.
+    """
 
 
 class BindingError(DeclarationError, TypeError):

@@ -25,8 +25,9 @@ KINDS = (
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One finding.
 
-    `kind` is one of `KINDS`; `field` the argument or option it is about, `warmed` and `seen` its values in words of the backend
-    key, `smallest_input` the smallest launch that shows it, `advice` what to do.
+    `kind` is one of `KINDS`; `field` the argument or option it is about, `warmed` and `seen` its
+    values in words of the backend key, `smallest_input` the smallest launch that shows it, `advice`
+    what to do.
     """
 
     kind: str

@@ -1,7 +1,8 @@
-"""Run one case: every arm in fresh processes with caches of their own, then the other ranks, then one result.
+"""Run one case: every arm in fresh processes with caches of their own, then the other ranks, then
+one result.
 
-Arms are timed one at a time, alone on the machine. Coverage replays and the plans of all ranks are counts, so two of them run at
-once.
+Arms are timed one at a time, alone on the machine. Coverage replays and the plans of all ranks are
+counts, so two of them run at once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ SIDE_BY_SIDE = 2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run: samples an arm, steps of the traffic (None: the scenario's), device kind, compile threads, monitor mode."""
+    """How to run:
+
+    samples an arm, steps of the traffic (None: the scenario's), device kind, compile threads,
+    monitor mode.
+    """
 
     samples: int = 1
     steps: int | None = None
@@ -52,7 +57,7 @@ class Measured:
     failures: list[str]
 
 
-class ArmFailed(WorkerError):
+class ArmFailed(WorkerError):  # noqa: N818 - named for what happened
     """A measuring process answered with an error; `exit_code` is that error's."""
 
     def __init__(self, message: str, trace: str, exit_code: int) -> None:
@@ -64,7 +69,8 @@ class ArmFailed(WorkerError):
 def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Measured:
     """Run all processes of a case. `note` is told what starts.
 
-    Raises `ArmFailed` if arm `loaded` has no answer, because then there is nothing to report; another arm's failure is kept.
+    Raises `ArmFailed` if arm `loaded` has no answer, because then there is nothing to report;
+    another arm's failure is kept.
     """
     arms = ["cold", "loaded", "disk"] + (["compiled"] if settings.device == "cuda" else [])
     answers: dict[str, list[Answer]] = {arm: [] for arm in arms}
@@ -73,12 +79,23 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
         root = Path(scratch)
         for sample in range(settings.samples):
             for arm in arms:
-                note(f"{case.name} {case.label}: arm {arm}, process {sample + 1} of {settings.samples}")
+                note(
+                    f"{case.name} {case.label}: arm {arm}, process {sample + 1} of "
+                    f"{settings.samples}"
+                )
                 steps = settings.steps_of(case)
                 if arm != "loaded" or sample:
                     steps = min(steps, SHORT)
-                job = _job(case, arm, (case.replayed_ranks[0],), steps, settings, progress=arm == "loaded" and not sample)
-                # Arm `disk` is the second start: it gets the caches that this sample's arm `loaded` has filled.
+                job = _job(
+                    case,
+                    arm,
+                    (case.replayed_ranks[0],),
+                    steps,
+                    settings,
+                    progress=arm == "loaded" and not sample,
+                )
+                # Arm `disk` is the second start: it gets the caches that this sample's arm `loaded`
+                # has filled.
                 cache = root / f"{sample}-{'loaded' if arm == 'disk' else arm}"
                 try:
                     answers[arm].append(run_process(job, cache, root))
@@ -98,17 +115,24 @@ def plan_case(case: Case, settings: Settings) -> Answer:
 
 
 def warm_case(case: Case, settings: Settings) -> Answer:
-    """Plan and warm rank 0 of a case in a process of its own, from empty caches, with one step of traffic behind it."""
+    """Plan and warm rank 0 of a case in a process of its own, from empty caches, with one step of
+    traffic behind it.
+    """
     with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
         job = _job(case, "loaded", (case.replayed_ranks[0],), 1, settings, progress=True)
         return run_process(job, Path(scratch) / "caches", Path(scratch))
 
 
 def needed_keys(case: Case, settings: Settings, rank: int) -> Answer:
-    """Replay the traffic with an empty plan and no compiler: exactly the backend keys that its launches ask for."""
+    """Replay the traffic with an empty plan and no compiler:
+
+    exactly the backend keys that its launches ask for.
+    """
     with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
         job = _job(case, "cold", (rank,), settings.steps_of(case), settings, progress=False)
-        return run_process(msgspec.structs.replace(job, replay_keys=True), Path(scratch) / "caches", Path(scratch))
+        return run_process(
+            msgspec.structs.replace(job, replay_keys=True), Path(scratch) / "caches", Path(scratch)
+        )
 
 
 def run_process(job: Job, cache: Path, scratch: Path) -> Answer:
@@ -127,13 +151,22 @@ def run_process(job: Job, cache: Path, scratch: Path) -> Answer:
         )
         reply = read_reply(reply_path) if reply_path.exists() else Reply()
     if reply.failure is not None:
-        raise ArmFailed(f"{job.case.name} {job.case.label}: {reply.failure.error}", reply.failure.trace, reply.failure.exit_code)
+        raise ArmFailed(
+            f"{job.case.name} {job.case.label}: {reply.failure.error}",
+            reply.failure.trace,
+            reply.failure.exit_code,
+        )
     if reply.answer is None:
-        raise WorkerError(f"{job.case.name} {job.case.label}: the process of arm {job.arm} ended with status {done.returncode} and no reply")
+        raise WorkerError(
+            f"{job.case.name} {job.case.label}: the process of arm {job.arm} ended with status "
+            f"{done.returncode} and no reply"
+        )
     return reply.answer
 
 
-def _job(case: Case, arm: str, ranks: tuple[int, ...], steps: int, settings: Settings, *, progress: bool) -> Job:
+def _job(
+    case: Case, arm: str, ranks: tuple[int, ...], steps: int, settings: Settings, *, progress: bool
+) -> Job:
     # The short arms exist to compile late: refusing them there would measure nothing.
     monitor = settings.monitor if arm == "loaded" else "record"
     return Job(case, arm, ranks, steps, settings.device, settings.threads, monitor, progress)
@@ -142,18 +175,25 @@ def _job(case: Case, arm: str, ranks: tuple[int, ...], steps: int, settings: Set
 def _other_ranks(
     case: Case, settings: Settings, root: Path, note: Callable[[str], None]
 ) -> tuple[list[Answer], Answer | None]:
-    """Coverage of the other replayed ranks, and the plans of all ranks. Counts only, so they may share a warm cache."""
+    """Coverage of the other replayed ranks, and the plans of all ranks.
+
+    Counts only, so they may share a warm cache.
+    """
     cache = root / "0-loaded"
     jobs = [
-        _job(case, "loaded", (rank,), settings.steps_of(case), settings, progress=False) for rank in case.replayed_ranks[1:]
+        _job(case, "loaded", (rank,), settings.steps_of(case), settings, progress=False)
+        for rank in case.replayed_ranks[1:]
     ]
     if len(case.planned_ranks) > 1:
         jobs.append(_job(case, "plan", case.planned_ranks, 1, settings, progress=False))
     if jobs:
         others = ", ".join(str(rank) for rank in case.replayed_ranks[1:])
-        note(f"{case.name} {case.label}: coverage of ranks {others or '-'}, plans of {len(case.planned_ranks)} ranks")
+        note(
+            f"{case.name} {case.label}: coverage of ranks {others or '-'}, plans of "
+            f"{len(case.planned_ranks)} ranks"
+        )
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         done = list(pool.map(lambda job: run_process(job, cache, root), jobs))
-    return [answer for answer in done if answer.arm != "plan"], next((a for a in done if a.arm == "plan"), None)
-
-
+    return [answer for answer in done if answer.arm != "plan"], next(
+        (a for a in done if a.arm == "plan"), None
+    )

@@ -21,8 +21,9 @@ ARMS = ("cold", "compiled", "loaded", "disk")
 class Job(msgspec.Struct, frozen=True):
     """One measuring process.
 
-    `arm` is `cold`, `compiled`, `loaded` or `disk`, or `plan` (plan every rank of `ranks`, launch nothing). With `replay_keys` no
-    kernel is compiled: every miss gets a null kernel, so that only the needed keys are found.
+    `arm` is `cold`, `compiled`, `loaded` or `disk`, or `plan` (plan every rank of `ranks`, launch
+    nothing). With `replay_keys` no kernel is compiled: every miss gets a null kernel, so that only
+    the needed keys are found.
     """
 
     case: Case
@@ -69,7 +70,9 @@ class Warmed(msgspec.Struct, frozen=True):
 
 
 class StepTimes(msgspec.Struct, frozen=True):
-    """Milliseconds of the headline steps, and the mean host microseconds of a launch over the whole replay."""
+    """Milliseconds of the headline steps, and the mean host microseconds of a launch over the whole
+    replay.
+    """
 
     first_prefill: float | None
     first_decode: float | None

@@ -1,7 +1,8 @@
 """Canonical text of values and keys.
 
-One text form for everything that is compared, stored or shown: type-exact (`1`, `True` and `1.0` differ), free of addresses,
-the same in every process and for every PYTHONHASHSEED. Its hash is the id used in files.
+One text form for everything that is compared, stored or shown: type-exact (`1`, `True` and `1.0`
+differ), free of addresses, the same in every process and for every PYTHONHASHSEED. Its hash is the
+id used in files.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from jitwarm.errors import KeyValueError
@@ -25,9 +26,10 @@ def key_id(text: str) -> str:
 def canonical(value: object) -> str:
     """The canonical text of a value.
 
-    Handles None, bool, int, float, str, bytes, tuples, frozensets, enums, frozen dataclasses, named tuples, types, numpy
-    scalars, torch and Triton dtypes, and `tl.constexpr`. Raises `KeyValueError` for anything else: an object that is compared
-    by identity has another text in every process.
+    Handles None, bool, int, float, str, bytes, tuples, frozensets, enums, frozen dataclasses, named
+    tuples, types, numpy scalars, torch and Triton dtypes, and `tl.constexpr`. Raises
+    `KeyValueError` for anything else: an object that is compared by identity has another text in
+    every process.
     """
     kind = type(value)
     if kind in _PLAIN or kind is float:
@@ -51,8 +53,8 @@ def canonical(value: object) -> str:
 def exact(value: object) -> Hashable:
     """A hashable stand-in for `value` that, unlike Python's `==`, keeps types apart.
 
-    `exact(1) != exact(True) != exact(1.0)`, `exact(0.0) != exact(-0.0)` and `exact(nan) == exact(nan)`. Much cheaper than
-    `canonical`: it is used on each point of a search space.
+    `exact(1) != exact(True) != exact(1.0)`, `exact(0.0) != exact(-0.0)` and `exact(nan) ==
+    exact(nan)`. Much cheaper than `canonical`: it is used on each point of a search space.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -62,7 +64,7 @@ def exact(value: object) -> Hashable:
     if isinstance(value, tuple):
         return (kind, *map(exact, value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return (kind, *(exact(getattr(value, name)) for name in kind.__dataclass_fields__))
+        return (kind, *(exact(getattr(value, name)) for name in _field_names(value)))
     try:
         hash(value)
     except TypeError:
@@ -70,10 +72,17 @@ def exact(value: object) -> Hashable:
     return (kind, value)
 
 
+def _field_names(value: Any) -> Iterable[str]:
+    names: Iterable[str] = type(value).__dataclass_fields__
+    return names
+
+
 def _tuple_text(value: tuple[object, ...]) -> str:
     names = getattr(value, "_fields", None)
     if names is not None:
-        inner = ", ".join(f"{name}={canonical(item)}" for name, item in zip(names, value, strict=True))
+        inner = ", ".join(
+            f"{name}={canonical(item)}" for name, item in zip(names, value, strict=True)
+        )
         return f"{type(value).__qualname__}({inner})"
     inner = ", ".join(map(canonical, value))
     return f"({inner},)" if len(value) == 1 else f"({inner})"
@@ -82,13 +91,20 @@ def _tuple_text(value: tuple[object, ...]) -> str:
 def _dataclass_text(value: Any) -> str:
     kind = type(value)
     if not kind.__dataclass_params__.frozen:
-        raise KeyValueError(f"{kind.__qualname__} in a key is not frozen: declare it with @dataclass(frozen=True)")
-    inner = ", ".join(f"{f.name}={canonical(getattr(value, f.name))}" for f in dataclasses.fields(value))
+        raise KeyValueError(
+            f"{kind.__qualname__} in a key is not frozen: declare it with @dataclass(frozen=True)"
+        )
+    inner = ", ".join(
+        f"{f.name}={canonical(getattr(value, f.name))}" for f in dataclasses.fields(value)
+    )
     return f"{kind.__qualname__}({inner})"
 
 
 def _library_text(value: Any) -> str:
-    """Text of the few library objects that are values: recognised by name, so that none of the libraries is imported."""
+    """Text of the few library objects that are values:
+
+    recognised by name, so that none of the libraries is imported.
+    """
     kind = type(value)
     root = kind.__module__.partition(".")[0]
     if kind.__name__ == "dtype" and root in ("torch", "triton"):
@@ -106,6 +122,7 @@ def _library_text(value: Any) -> str:
 def _no_value(value: object) -> str:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return (
-        f"a key holds a {kind}, which is compared by identity: two processes would never agree on it; "
+        f"a key holds a {kind}, which is compared by identity: two processes would never agree on "
+        "it; "
         "use a number, a string, a dtype, an enum, a tuple or a frozen dataclass of these"
     )

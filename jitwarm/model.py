@@ -1,4 +1,7 @@
-"""The subject of a scenario: a model that registers its kernels while it is built and launches them step by step."""
+"""The subject of a scenario:
+
+a model that registers its kernels while it is built and launches them step by step.
+"""
 
 from __future__ import annotations
 
@@ -29,48 +32,65 @@ class Model(Protocol):
         """Launch the kernels of one step, in order, on real tensors."""
 
     def bind_kv_cache(self) -> None:
-        """Optional: called once the cache is allocated, in a scope whose registrations supersede earlier ones of the same owner."""
+        """Optional:
+
+        called once the cache is allocated, in a scope whose registrations supersede earlier ones of
+        the same owner.
+        """
 
     def set_up(self) -> None:
-        """Optional: run every torch operator of a step once on scratch memory, and none of the kernels."""
+        """Optional:
+
+        run every torch operator of a step once on scratch memory, and none of the kernels.
+        """
 
 
 Builder = Callable[[EngineConfig, Device], Model]
 
 
 def check_model(case: Case) -> None:
-    """Raise `ScenarioError` if the scenario's model cannot exist. Imports no model code: the measuring processes do."""
+    """Raise `ScenarioError` if the scenario's model cannot exist.
+
+    Imports no model code: the measuring processes do.
+    """
     module, _ = _target(case)
     try:
         found = importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         found = False
     if not found:
-        raise ScenarioError(_where(case), "$.model", f"no module {module!r} (looked in {Path.cwd()} too)")
+        raise ScenarioError(
+            _where(case), "$.model", f"no module {module!r} (looked in {Path.cwd()} too)"
+        )
 
 
 def find_builder(case: Case) -> Builder:
-    """The builder that a scenario names: a shipped model, or `package.module:name` found from the current folder.
+    """The builder that a scenario names: a shipped model, or `package.module:name` found from the
+    current folder.
 
-    It is called with (config, device). An attribute `hf_config` of it holds the architecture numbers for the configuration.
-    Raises `ScenarioError`.
+    It is called with (config, device). An attribute `hf_config` of it holds the architecture
+    numbers for the configuration. Raises `ScenarioError`.
     """
     module, name = _target(case)
     try:
         builder: Builder = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ScenarioError(_where(case), "$.model", f"cannot load {module}:{name}: {error}") from error
+        raise ScenarioError(
+            _where(case), "$.model", f"cannot load {module}:{name}: {error}"
+        ) from error
     return builder
 
 
 def _target(case: Case) -> tuple[str, str]:
-    """Module and name of the builder; the current folder is made importable, as `python -m` would."""
+    """Module and name of the builder; makes the current folder importable, as `python -m` does."""
     shipped = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     module, colon, name = shipped.get(case.model, case.model).partition(":")
     if not colon or not name:
         names = ", ".join(sorted(shipped))
         raise ScenarioError(
-            _where(case), "$.model", f"unknown model {case.model!r}: expected one of {names}, or package.module:builder"
+            _where(case),
+            "$.model",
+            f"unknown model {case.model!r}: expected one of {names}, or package.module:builder",
         )
     here = str(Path.cwd())
     if here not in sys.path:
@@ -83,7 +103,7 @@ def _where(case: Case) -> str:
 
 
 def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegistry]:
-    """Build the model of a case for one rank, and return it with everything its layers registered."""
+    """Build the model of a case for one rank; returns it with everything its layers registered."""
     builder = find_builder(case)
     config = case.engine_config(rank, getattr(builder, "hf_config", HFConfig()))
     registry = JitWarmupRegistry(config)

@@ -1,15 +1,17 @@
-"""Observe: every compile, disk hit and load of this process as a typed event; in mode `error` a late one is refused.
+"""Observe: every compile, disk hit and load of this process as a typed event; in mode `error` a
+late one is refused.
 
-What is covered: kernels launched through Triton's JIT runtime, Gluon kernels included, in every thread.
-What is not covered: `triton.compile` called directly (Inductor), other compilers, work done before the monitor was started.
+What is covered: kernels launched through Triton's JIT runtime, Gluon kernels included, in every
+thread. What is not covered: `triton.compile` called directly (Inductor), other compilers, work done
+before the monitor was started.
 """
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from jitwarm import keys, phases
 from jitwarm.backends.triton import hits, hooks
@@ -25,19 +27,28 @@ class LateCompileWarning(RuntimeWarning):
 
 
 class Monitor:
-    """Watches this process from `start` to `stop`; also a context manager. Several may watch at once.
+    """Watches this process from `start` to `stop`; also a context manager. Several may watch at
+    once.
 
-    Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss while serving; `error` refuses
-    it with `CompileRefused` before the disk cache or the compiler is asked, each time it is tried. Hooks that others set on Triton
-    keep firing. `rank` goes into the events.
+    Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss
+    while serving; `error` refuses it with `CompileRefused` before the disk cache or the compiler is
+    asked, each time it is tried. Hooks that others set on Triton keep firing. `rank` goes into the
+    events.
     """
 
     def __init__(
-        self, mode: str = "warn", *, rank: int = 0, count_hits: bool = False, null_kernels: bool = False
+        self,
+        mode: str = "warn",
+        *,
+        rank: int = 0,
+        count_hits: bool = False,
+        null_kernels: bool = False,
     ) -> None:
-        """`count_hits` counts launches served from memory (no hook of Triton reports them), at a cost a launch.
+        """`count_hits` counts launches served from memory (no hook of Triton reports them), at a
+        cost a launch.
 
-        `null_kernels` serves each miss while serving with a kernel that does nothing, without compiling: a key replay.
+        `null_kernels` serves each miss while serving with a kernel that does nothing, without
+        compiling: a key replay.
         """
         if mode not in MODES:
             raise UsageError(f"unknown monitor mode {mode!r}: use one of {', '.join(MODES)}")
@@ -48,8 +59,11 @@ class Monitor:
         self.request = ""
         self._attached = False
 
-    def start(self) -> Monitor:
-        """Begin to watch. In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds."""
+    def start(self) -> Self:
+        """Begin to watch.
+
+        In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds.
+        """
         if self.mode != "off" and not self._attached:
             hooks.attach(self)
             self._attached = True
@@ -67,16 +81,24 @@ class Monitor:
             if self.count_hits:
                 hits.stop_counting()
 
-    def __enter__(self) -> Monitor:
+    def __enter__(self) -> Self:
         """Start."""
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Stop."""
         self.stop()
 
     def begin_serving(self) -> None:
-        """Start-up is over: forget the look-ups that warm-up made, so that `launches` counts traffic alone."""
+        """Start-up is over:
+
+        forget the look-ups that warm-up made, so that `launches` counts traffic alone.
+        """
         hits.reset_counts()
 
     def launches(self) -> dict[str, int]:
@@ -85,29 +107,42 @@ class Monitor:
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
         """How many events of these kinds (all kinds by default), in one phase or in any."""
-        return sum((not kinds or e.kind in kinds) and (phase is None or e.phase == phase) for e in self.events)
+        return sum(
+            (not kinds or e.kind in kinds) and (phase is None or e.phase == phase)
+            for e in self.events
+        )
 
-    def on_miss(self, compile: hooks.Compile) -> Any:
+    def on_miss(self, miss: hooks.Miss) -> Any:
         """Called by the hooks before a miss is served."""
-        if self._phase(compile) == "warm":
+        if self._phase(miss) == "warm":
             return None
         if self.null_kernels:
             return NullKernel()
         if self.mode == "error":
-            self._add("refused", compile.kernel, compile.text, 0.0, {}, self._phase(compile))
+            self._add("refused", miss.kernel, miss.text, 0.0, {}, self._phase(miss))
             raise CompileRefused(
-                f"{compile.kernel}: a launch in step {self.step} needs {compile.text} [{keys.key_id(compile.text)}], which was not "
-                "warmed; add this launch to the kernel's declaration, or run with --monitor warn to let it compile"
+                f"{miss.kernel}: a launch in step {self.step} needs {miss.text} "
+                f"[{keys.key_id(miss.text)}], which was not "
+                "warmed; add this launch to the kernel's declaration, or run with --monitor warn "
+                "to let it compile"
             )
         return None
 
-    def on_compiled(self, compile: hooks.Compile) -> None:
+    def on_compiled(self, miss: hooks.Miss) -> None:
         """Called by the hooks after a miss was served."""
-        phase = self._phase(compile)
-        self._add(compile.kind or "failed", compile.kernel, compile.text, compile.ms, compile.stages, phase)
+        phase = self._phase(miss)
+        self._add(
+            miss.kind or "failed",
+            miss.kernel,
+            miss.text,
+            miss.ms,
+            miss.stages,
+            phase,
+        )
         if self.mode == "warn" and phase != "warm":
             warnings.warn(
-                f"{compile.kernel}: {compile.kind} while serving ({compile.ms:.1f} ms, step {self.step}): {compile.text} was not warmed",
+                f"{miss.kernel}: {miss.kind} while serving ({miss.ms:.1f} ms, step "
+                f"{self.step}): {miss.text} was not warmed",
                 LateCompileWarning,
                 stacklevel=4,
             )
@@ -116,26 +151,47 @@ class Monitor:
         """Called by the hooks after a load."""
         self._add("load", kernel, text, ms, {}, phases.current_phase())
 
-    def _phase(self, compile: hooks.Compile) -> str:
-        return "warm" if compile.manual else phases.current_phase()
+    def _phase(self, miss: hooks.Miss) -> str:
+        return "warm" if miss.manual else phases.current_phase()
 
-    def _add(self, kind: str, kernel: str, text: str, ms: float, stages: dict[str, float], phase: str) -> None:
+    def _add(
+        self, kind: str, kernel: str, text: str, ms: float, stages: dict[str, float], phase: str
+    ) -> None:
         self.events.append(
-            Event(kind, kernel, text, keys.key_id(text), ms, stages, phase, self.step, self.request, self.rank, _call_site())
+            Event(
+                kind,
+                kernel,
+                text,
+                keys.key_id(text),
+                ms,
+                stages,
+                phase,
+                self.step,
+                self.request,
+                self.rank,
+                _call_site(),
+            )
         )
 
 
 def _call_site() -> str:
     """`module.function:line` of the innermost frame outside Triton and jitwarm's own machinery."""
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if not module.startswith(_MACHINERY):
             return f"{module}.{frame.f_code.co_name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment] # the outermost frame has none
+        frame = frame.f_back
     return ""
 
 
 _MACHINERY = (
-    "triton.", "jitwarm.backends.", "jitwarm.monitor", "jitwarm.warm", "jitwarm.contract.", "concurrent.futures", "threading", "contextlib"
-)  # fmt: skip
+    "triton.",
+    "jitwarm.backends.",
+    "jitwarm.monitor",
+    "jitwarm.warm",
+    "jitwarm.contract.",
+    "concurrent.futures",
+    "threading",
+    "contextlib",
+)

@@ -1,4 +1,7 @@
-"""Which part of a process's life an event belongs to: `warm` (start-up), `serve` (traffic) or `capture` (a graph being recorded)."""
+"""Which part of a process's life an event belongs to:
+
+`warm` (start-up), `serve` (traffic) or `capture` (a graph being recorded).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ _phase: ContextVar[str] = ContextVar("jitwarm_phase", default="serve")
 
 
 def current_phase() -> str:
-    """The phase of the current context; `serve` unless said otherwise, so that nothing hides behind a missing word."""
+    """The phase of the current context; `serve` unless said otherwise, so that nothing hides behind
+    a missing word.
+    """
     return _phase.get()
 
 

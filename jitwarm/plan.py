@@ -1,4 +1,5 @@
-"""Plan: registrations -> distinct requests -> points -> declared keys -> backend keys. A value: printed, saved, compared.
+"""Plan: registrations -> distinct requests -> points -> declared keys -> backend keys. A value:
+printed, saved, compared.
 
 Nothing compiles here: the backend's own binder says which key each recipe has.
 """
@@ -21,7 +22,10 @@ from jitwarm.registry import JitWarmupRegistry, Request, outside_scope
 
 
 class PlanKey(msgspec.Struct, frozen=True):
-    """One declared key and its backend key, without the recipe: what is stored and shown. Ids are hashes of the texts."""
+    """One declared key and its backend key, without the recipe:
+
+    what is stored and shown. Ids are hashes of the texts.
+    """
 
     kernel: str
     declared: str
@@ -29,7 +33,10 @@ class PlanKey(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct, frozen=True):
-    """How many of each there are. `dedup_ratio` is registrations / distinct registrations, 0 where nothing was registered."""
+    """How many of each there are.
+
+    `dedup_ratio` is registrations / distinct registrations, 0 where nothing was registered.
+    """
 
     registrations: int
     distinct_registrations: int
@@ -54,7 +61,8 @@ class KernelRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """One declared key: the kernel's name, its backend, both canonical keys, the recipe that makes it ready, and who asked.
+    """One declared key: the kernel's name, its backend, both canonical keys, the recipe that makes
+    it ready, and who asked.
 
     `declared` is None for keys that nobody declared (recorded ones).
     """
@@ -76,7 +84,8 @@ class PlanItem:
 class Plan:
     """Everything that must be ready before traffic, in order of first registration.
 
-    `failures` holds what could not be enumerated or bound, by kernel; warming the rest goes on and reports them at the end.
+    `failures` holds what could not be enumerated or bound, by kernel; warming the rest goes on and
+    reports them at the end.
     """
 
     items: tuple[PlanItem, ...]
@@ -100,7 +109,10 @@ class Plan:
 
 
 def make_plan(registry: JitWarmupRegistry) -> Plan:
-    """Expand every request of a registry into plan items. Raises nothing for one bad kernel: see `Plan.failures`."""
+    """Expand every request of a registry into plan items.
+
+    Raises nothing for one bad kernel: see `Plan.failures`.
+    """
     start = time.perf_counter()
     collected: dict[str, _Kernel] = {}
     failures: list[tuple[str, Exception]] = []
@@ -110,7 +122,10 @@ def make_plan(registry: JitWarmupRegistry) -> Plan:
         kernel.registrations += request.registrations
         kernel.requests += 1
         try:
-            kernel.add(request, request.kernel.enumerate_keys(registry.config, request.args, request.kwargs))
+            kernel.add(
+                request,
+                request.kernel.enumerate_keys(registry.config, request.args, request.kwargs),
+            )
         except Exception as error:  # one bad kernel must not cost the others their warm-up
             failures.append((name, error))
     rows = tuple(kernel.row() for kernel in collected.values())
@@ -146,18 +161,33 @@ class _Kernel:
             if entry is None:
                 backend = backend_of(declared.recipe)
                 self.backend = backend.name
-                entry = self.entries[declared.text] = (backend.key(declared.recipe), declared.recipe, Counter())
+                entry = self.entries[declared.text] = (
+                    backend.key(declared.recipe),
+                    declared.recipe,
+                    Counter(),
+                )
             entry[2].update(request.owners)
 
     def items(self) -> Iterable[PlanItem]:
         for text, (backend_key, recipe, owners) in self.entries.items():
-            yield PlanItem(self.name, self.backend, text, backend_key, recipe, tuple(sorted(owners)))
+            yield PlanItem(
+                self.name, self.backend, text, backend_key, recipe, tuple(sorted(owners))
+            )
 
     def row(self) -> KernelRow:
         backend_keys = len({backend_key for backend_key, _, _ in self.entries.values()})
-        reason = "; ".join(dict.fromkeys(self.reasons)) if not self.entries and self.reasons else None
+        reason = (
+            "; ".join(dict.fromkeys(self.reasons)) if not self.entries and self.reasons else None
+        )
         return KernelRow(
-            self.name, self.backend or "-", self.registrations, self.requests, self.points, len(self.entries), backend_keys, reason
+            self.name,
+            self.backend or "-",
+            self.registrations,
+            self.requests,
+            self.points,
+            len(self.entries),
+            backend_keys,
+            reason,
         )
 
 
@@ -183,7 +213,10 @@ def _silent_findings(rows: Iterable[KernelRow]) -> Iterable[Finding]:
 
 
 def _collision_findings(items: Iterable[PlanItem]) -> Iterable[Finding]:
-    """Spaces that hold two constants which Triton's in-process memo takes for one: 1, True and 1.0, or 0.0 and -0.0."""
+    """Spaces that hold two constants which Triton's in-process memo takes for one:
+
+    1, True and 1.0, or 0.0 and -0.0.
+    """
     seen: dict[str, dict[str, str]] = {}
     for item in items:
         if item.backend != "triton":
@@ -195,7 +228,8 @@ def _collision_findings(items: Iterable[PlanItem]) -> Iterable[Finding]:
             yield Finding(
                 "KEY-UNSTABLE",
                 item.kernel,
-                f"{item.kernel} declares {item.backend_key} and {other}: Triton serves whichever was compiled first to both",
+                f"{item.kernel} declares {item.backend_key} and {other}: Triton serves whichever "
+                "was compiled first to both",
                 advice="use one type for this compile-time value",
             )
         texts[item.backend_key] = item.kernel
@@ -209,8 +243,8 @@ def _merge_equal_constants(text: str) -> str:
     for name, value in fields.items():
         kind, equals, constant = value.partition("=")
         if kind == "constexpr" and equals:
-            value = "constexpr=" + _CONSTANT_CLASSES.get(constant, _float_as_int(constant))
-        merged.append(f"{name}:{value}")
+            constant = _CONSTANT_CLASSES.get(constant, _float_as_int(constant))
+        merged.append(f"{name}:{kind}{equals}{constant}")
     return kernel + ";".join(merged)
 
 

@@ -22,7 +22,10 @@ class DeviceRecord(msgspec.Struct, frozen=True):
 
 
 class FunnelRecord(msgspec.Struct, frozen=True):
-    """The dedup funnel: registrations of all layers down to binaries, and what arm `loaded` did with them."""
+    """The dedup funnel:
+
+    registrations of all layers down to binaries, and what arm `loaded` did with them.
+    """
 
     layers: int
     registrations: int
@@ -37,7 +40,9 @@ class FunnelRecord(msgspec.Struct, frozen=True):
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
-    """The funnel of one kernel, with its coverage at the timed rank and the seconds its keys took in their workers."""
+    """The funnel of one kernel, with its coverage at the timed rank and the seconds its keys took
+    in their workers.
+    """
 
     kernel: str
     backend: str
@@ -64,7 +69,10 @@ class FailedKey(msgspec.Struct, frozen=True):
 
 
 class WarmRecord(msgspec.Struct, frozen=True):
-    """The warm-up of arm `loaded`. `redundant_compiles` counts compiles of a key that had been compiled before."""
+    """The warm-up of arm `loaded`.
+
+    `redundant_compiles` counts compiles of a key that had been compiled before.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -89,7 +97,8 @@ class MissRecord(msgspec.Struct, frozen=True):
 
 
 class CoverageRecord(msgspec.Struct, frozen=True):
-    """Coverage in backend keys: `needed` by launches, `warmed` by the plan, `hit`, `missed`, `unreached` (warmed, never asked for).
+    """Coverage in backend keys: `needed` by launches, `warmed` by the plan, `hit`, `missed`,
+    `unreached` (warmed, never asked for).
 
     `unreached_declared` counts declared keys none of whose launches came. `rank` is whose it is.
     """
@@ -110,9 +119,10 @@ class CoverageRecord(msgspec.Struct, frozen=True):
 class ArmRecord(msgspec.Struct, frozen=True):
     """One arm: medians over `samples` fresh processes, milliseconds unless said.
 
-    `ready_s`: planning and warming. `first_*`: the first step of that kind; `later_*`: median of its repeats. `excess_ms` is
-    first prefill minus its later median, `excess_decode_ms` the same for decode. `spread` is (largest - smallest) / median of the
-    first step, None with one sample. `load_ms` sums the loads while serving; `first_step_event_ms` all events of the first prefill
+    `ready_s`: planning and warming. `first_*`: the first step of that kind; `later_*`: median of
+    its repeats. `excess_ms` is first prefill minus its later median, `excess_decode_ms` the same
+    for decode. `spread` is (largest - smallest) / median of the first step, None with one sample.
+    `load_ms` sums the loads while serving; `first_step_event_ms` all events of the first prefill
     step. `is_first_token` only where the model emits a token.
     """
 

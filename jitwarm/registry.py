@@ -1,7 +1,9 @@
-"""Register: layers of a model name the kernels they will launch while they are built; nothing compiles.
+"""Register: layers of a model name the kernels they will launch while they are built; nothing
+compiles.
 
-A registry collects requests: a kernel (a `Declaration` or a contract kernel), the arguments of its key enumeration, and who asked.
-Equal requests are one request with many askers: in a 61-layer model nearly all are equal.
+A registry collects requests: a kernel (a `Declaration` or a contract kernel), the arguments of its
+key enumeration, and who asked. Equal requests are one request with many askers: in a 61-layer model
+nearly all are equal.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from jitwarm import env, keys
 from jitwarm.declare.enumeration import Enumeration
 from jitwarm.errors import KeyValueError, RegistrationError
 
-_active: ContextVar[tuple[JitWarmupRegistry, int] | None] = ContextVar("jitwarm_registry", default=None)
+_active: ContextVar[tuple[JitWarmupRegistry, int] | None] = ContextVar(
+    "jitwarm_registry", default=None
+)
 _owner: ContextVar[str] = ContextVar("jitwarm_owner", default="")
 _outside: Counter[str] = Counter()
 
@@ -28,7 +32,9 @@ class Warmable(Protocol):
 
     kernel_name: str
 
-    def enumerate_keys(self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Enumeration:
+    def enumerate_keys(
+        self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Enumeration:
         """The keys of one request."""
 
 
@@ -50,8 +56,8 @@ class Request:
 class JitWarmupRegistry:
     """Requests of one engine process.
 
-    `config` is what declarations read. With `strict` (default: the environment's JITWARM_STRICT) a registration outside any
-    scope raises instead of being counted; see `outside_scope`.
+    `config` is what declarations read. With `strict` (default: the environment's JITWARM_STRICT) a
+    registration outside any scope raises instead of being counted; see `outside_scope`.
     """
 
     strict: ClassVar[bool | None] = None
@@ -79,10 +85,12 @@ class JitWarmupRegistry:
 
     @contextmanager
     def activate(self) -> Iterator[JitWarmupRegistry]:
-        """Make this the registry of the current context; the innermost one wins, the outer one returns afterwards.
+        """Make this the registry of the current context; the innermost one wins, the outer one
+        returns afterwards.
 
-        Each activation is a scope of its own. What an owner registers for a kernel in a later scope supersedes what it registered
-        for that kernel in an earlier one: a placeholder geometry first, the real one once the cache is allocated.
+        Each activation is a scope of its own. What an owner registers for a kernel in a later scope
+        supersedes what it registered for that kernel in an earlier one: a placeholder geometry
+        first, the real one once the cache is allocated.
         """
         self._scopes += 1
         token = _active.set((self, self._scopes))
@@ -93,7 +101,10 @@ class JitWarmupRegistry:
 
     @classmethod
     def capture(cls, init: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate a runner's `__init__(self, config, ...)`: it runs inside a new registry, `self.jit_warmup_registry`."""
+        """Decorate a runner's `__init__(self, config, ...)`:
+
+        it runs inside a new registry, `self.jit_warmup_registry`.
+        """
 
         @functools.wraps(init)
         def wrapped(instance: Any, config: Any, *args: Any, **kwargs: Any) -> Any:
@@ -107,7 +118,8 @@ class JitWarmupRegistry:
     def register(cls, kernel: Warmable, *args: Any, **kwargs: Any) -> None:
         """Register `kernel` with the active registry; the arguments go to its key enumeration.
 
-        Outside any scope the registration is counted by name (`outside_scope`), or raises `RegistrationError` in strict mode.
+        Outside any scope the registration is counted by name (`outside_scope`), or raises
+        `RegistrationError` in strict mode.
         """
         active = _active.get()
         if active is None:
@@ -119,7 +131,8 @@ class JitWarmupRegistry:
     def warmup(self, **options: Any) -> Any:
         """Plan and warm everything registered; `options` are those of `jitwarm.warm.warm`.
 
-        Returns the `WarmReport`. All keys are tried; if some failed, an ExceptionGroup with every failure is raised at the end.
+        Returns the `WarmReport`. All keys are tried; if some failed, an ExceptionGroup with every
+        failure is raised at the end.
         """
         from jitwarm.plan import make_plan
         from jitwarm.warm import warm
@@ -133,13 +146,25 @@ class JitWarmupRegistry:
         strict = env.strict() if cls.strict is None else cls.strict
         if strict:
             raise RegistrationError(
-                f"{kernel.kernel_name}: registered outside any warm-up scope, so it would never be warmed: "
+                f"{kernel.kernel_name}: registered outside any warm-up scope, so it would never "
+                "be warmed: "
                 "register while a JitWarmupRegistry is active (`with registry.activate():`)"
             )
         _outside[kernel.kernel_name] += 1
 
-    def _add(self, scope: int, owner: str, kernel: Warmable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        token = (kernel, tuple(map(_token, args)), tuple((name, _token(kwargs[name])) for name in sorted(kwargs)))
+    def _add(
+        self,
+        scope: int,
+        owner: str,
+        kernel: Warmable,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        token = (
+            kernel,
+            tuple(map(_token, args)),
+            tuple((name, _token(kwargs[name])) for name in sorted(kwargs)),
+        )
         if owner:
             self._supersede(scope, owner, kernel, token)
         request = self._requests.get(token)
@@ -168,7 +193,10 @@ class JitWarmupRegistry:
 
 @contextmanager
 def owner(name: str) -> Iterator[None]:
-    """Name who registers: a layer or a component, as in `model.layers.3.indexer`. The innermost name wins."""
+    """Name who registers:
+
+    a layer or a component, as in `model.layers.3.indexer`. The innermost name wins.
+    """
     token = _owner.set(name)
     try:
         yield
@@ -177,7 +205,10 @@ def owner(name: str) -> Iterator[None]:
 
 
 def outside_scope() -> dict[str, int]:
-    """Registrations of this process that no registry took, by kernel name: kernels that will not be warmed."""
+    """Registrations of this process that no registry took, by kernel name:
+
+    kernels that will not be warmed.
+    """
     return dict(sorted(_outside.items()))
 
 

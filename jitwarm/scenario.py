@@ -1,8 +1,10 @@
 """A scenario file: its schema, and one resolved case for each combination of its matrix.
 
-    file (TOML) -> overrides (--set) -> matrix product -> placeholders `{name}` replaced -> `Case`, complete and checked
+    file (TOML) -> overrides (--set) -> matrix product -> placeholders `{name}` replaced -> `Case`,
+    complete and checked
 
-Every error names the file and the place in it (`$.parallel.dcp: expected int >= 1, got "x"`); unknown fields are errors.
+Every error names the file and the place in it (`$.parallel.dcp: expected int >= 1, got "x"`);
+unknown fields are errors.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from jitwarm.backends.triton.stub import ARCHES
-from jitwarm.config import CacheConfig, EngineConfig, KernelConfig, ModelConfig, ParallelConfig, SchedulerConfig
+from jitwarm.config import (
+    CacheConfig,
+    EngineConfig,
+    KernelConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+)
 from jitwarm.errors import ScenarioError
 from jitwarm.schema_errors import convert
 
@@ -28,7 +37,10 @@ Weight = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Parallel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the model is spread. `dcp_rank = "each"` plans every rank, times arms at rank 0 and replays ranks 1 and W-1 too."""
+    """How the model is spread.
+
+    `dcp_rank = "each"` plans every rank, times arms at rank 0 and replays ranks 1 and W-1 too.
+    """
 
     tp: AtLeastOne = 1
     dcp: AtLeastOne = 1
@@ -63,7 +75,11 @@ class Mix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An explicit step: sequence lengths of its decodes, query lengths of its prefills with their earlier context, padding rows."""
+    """An explicit step:
+
+    sequence lengths of its decodes, query lengths of its prefills with their earlier context,
+    padding rows.
+    """
 
     decode_lens: tuple[AtLeastOne, ...] = ()
     prefill_chunks: tuple[AtLeastOne, ...] = ()
@@ -72,7 +88,11 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is replayed: explicit steps first, then generated ones, `steps` in all (arm `loaded`; the other arms take 50)."""
+    """What is replayed:
+
+    explicit steps first, then generated ones, `steps` in all (arm `loaded`; the other arms take
+    50).
+    """
 
     seed: AtLeastZero = 0
     steps: AtLeastOne = 2000
@@ -81,7 +101,10 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Warmup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Start-up warming: `enable_jit_warmup = false` compiles nothing, registrations are still counted."""
+    """Start-up warming:
+
+    `enable_jit_warmup = false` compiles nothing, registrations are still counted.
+    """
 
     enable_jit_warmup: bool = True
 
@@ -108,7 +131,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def replayed_ranks(self) -> tuple[int, ...]:
-        """Ranks whose traffic is replayed: rank 1 is a value of its own to a compiler, the last is the general case."""
+        """Ranks whose traffic is replayed:
+
+        rank 1 is a value of its own to a compiler, the last is the general case.
+        """
         if self.parallel.dcp_rank != "each":
             return (self.parallel.dcp_rank,)
         world = self.parallel.dcp
@@ -117,14 +143,22 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def planned_ranks(self) -> tuple[int, ...]:
         """Ranks that are planned."""
-        return tuple(range(self.parallel.dcp)) if self.parallel.dcp_rank == "each" else (self.parallel.dcp_rank,)
+        return (
+            tuple(range(self.parallel.dcp))
+            if self.parallel.dcp_rank == "each"
+            else (self.parallel.dcp_rank,)
+        )
 
     def engine_config(self, rank: int, hf_config: Any, dtype: str = "bfloat16") -> EngineConfig:
         """The configuration of one rank, for a model with these architecture numbers."""
         return EngineConfig(
             ModelConfig(dtype, self.scheduler.max_model_len, hf_config),
             ParallelConfig(
-                self.parallel.tp, self.parallel.dcp, self.parallel.pcp, self.parallel.cp_kv_cache_interleave_size, rank
+                self.parallel.tp,
+                self.parallel.dcp,
+                self.parallel.pcp,
+                self.parallel.cp_kv_cache_interleave_size,
+                rank,
             ),
             CacheConfig(self.cache.block_size, self.cache.num_blocks, self.cache.kv_cache_dtype),
             SchedulerConfig(self.scheduler.max_num_seqs, self.scheduler.max_num_batched_tokens),
@@ -134,7 +168,10 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A loaded file: its cases in matrix order, the selectors of the quick ones, and the hash of its text."""
+    """A loaded file:
+
+    its cases in matrix order, the selectors of the quick ones, and the hash of its text.
+    """
 
     path: str
     name: str
@@ -143,7 +180,10 @@ class Scenario(msgspec.Struct, frozen=True):
     sha256: str
 
     def select(self, selectors: tuple[str, ...]) -> tuple[Case, ...]:
-        """The cases that match any selector (`dcp=8,arch=sm90`); all of them without one. Raises if a selector matches none."""
+        """The cases that match any selector (`dcp=8,arch=sm90`); all of them without one.
+
+        Raises if a selector matches none.
+        """
         if not selectors:
             return self.cases
         chosen: set[int] = set()
@@ -151,13 +191,16 @@ class Scenario(msgspec.Struct, frozen=True):
             matching = {index for index, case in enumerate(self.cases) if _matches(case, selector)}
             if not matching:
                 known = "; ".join(case.label for case in self.cases) or "(one case without a name)"
-                raise ScenarioError(self.path, "$.matrix", f"no case matches {selector!r}; there are: {known}")
+                raise ScenarioError(
+                    self.path, "$.matrix", f"no case matches {selector!r}; there are: {known}"
+                )
             chosen |= matching
         return tuple(case for index, case in enumerate(self.cases) if index in chosen)
 
 
 def load(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
-    """Load and check a scenario file. `overrides` maps field paths such as `scheduler.max_num_seqs` to values.
+    """Load and check a scenario file. `overrides` maps field paths such as `scheduler.max_num_seqs`
+    to values.
 
     Raises `ScenarioError` for anything wrong, before anything is run or written.
     """
@@ -180,7 +223,10 @@ def load(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
 
 
 def find(path: Path) -> list[Path]:
-    """The scenario files that a path names: itself, or every `*.toml` below a folder, sorted. Raises `ScenarioError` for none."""
+    """The scenario files that a path names:
+
+    itself, or every `*.toml` below a folder, sorted. Raises `ScenarioError` for none.
+    """
     if path.is_dir():
         found = sorted(path.rglob("*.toml"))
         if not found:
@@ -210,7 +256,11 @@ def _case(source: str, raw: dict[str, Any], axes: dict[str, Any]) -> Case:
     used: set[str] = {"arch"}
     resolved = _substitute(source, "$", copy.deepcopy(raw), axes, used)
     for name in axes.keys() - used:
-        raise ScenarioError(source, f"$.matrix.{name}", f"nothing in the scenario uses {{{name}}}, so its cases would all be the same")
+        raise ScenarioError(
+            source,
+            f"$.matrix.{name}",
+            f"nothing in the scenario uses {{{name}}}, so its cases would all be the same",
+        )
     resolved["axes"] = axes
     resolved.setdefault("arch", axes.get("arch", "sm90"))
     case = convert(source, "$", resolved, Case)
@@ -219,11 +269,20 @@ def _case(source: str, raw: dict[str, Any], axes: dict[str, Any]) -> Case:
 
 
 def _substitute(source: str, path: str, value: Any, axes: dict[str, Any], used: set[str]) -> Any:
-    """Replace `{name}`: a string that is nothing but a placeholder takes the matrix value with its type."""
+    """Replace `{name}`:
+
+    a string that is nothing but a placeholder takes the matrix value with its type.
+    """
     if isinstance(value, dict):
-        return {name: _substitute(source, f"{path}.{name}", item, axes, used) for name, item in value.items()}
+        return {
+            name: _substitute(source, f"{path}.{name}", item, axes, used)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [_substitute(source, f"{path}[{index}]", item, axes, used) for index, item in enumerate(value)]
+        return [
+            _substitute(source, f"{path}[{index}]", item, axes, used)
+            for index, item in enumerate(value)
+        ]
     if not isinstance(value, str) or "{" not in value:
         return value
     for name, replacement in axes.items():
@@ -235,7 +294,9 @@ def _substitute(source: str, path: str, value: Any, axes: dict[str, Any], used: 
             value = value.replace(f"{{{name}}}", str(replacement))
     if "{" in value:
         known = ", ".join(axes) or "none"
-        raise ScenarioError(source, path, f"unknown placeholder in {value!r}: the matrix has {known}")
+        raise ScenarioError(
+            source, path, f"unknown placeholder in {value!r}: the matrix has {known}"
+        )
     return value
 
 
@@ -247,11 +308,16 @@ def _check(source: str, case: Case) -> None:
             raise ScenarioError(source, path, problem)
 
     parallel, scheduler = case.parallel, case.scheduler
-    require(case.arch in ARCHES, "$.arch", f"unknown arch {case.arch!r}: expected one of {', '.join(ARCHES)}")
+    require(
+        case.arch in ARCHES,
+        "$.arch",
+        f"unknown arch {case.arch!r}: expected one of {', '.join(ARCHES)}",
+    )
     require(
         parallel.tp % parallel.dcp == 0,
         "$.parallel.dcp",
-        f"dcp {parallel.dcp} does not divide tp {parallel.tp}: each rank of a DCP group is a rank of the TP group",
+        f"dcp {parallel.dcp} does not divide tp {parallel.tp}: each rank of a DCP group is a rank "
+        "of the TP group",
     )
     interleave = parallel.cp_kv_cache_interleave_size
     require(
@@ -261,10 +327,14 @@ def _check(source: str, case: Case) -> None:
     )
     if parallel.dcp_rank != "each":
         require(
-            parallel.dcp_rank < parallel.dcp, "$.parallel.dcp_rank", f"rank {parallel.dcp_rank} of a group of {parallel.dcp}"
+            parallel.dcp_rank < parallel.dcp,
+            "$.parallel.dcp_rank",
+            f"rank {parallel.dcp_rank} of a group of {parallel.dcp}",
         )
     mix = case.traffic.mix
-    require(mix.decode + mix.prefill + mix.mixed + mix.padded > 0, "$.traffic.mix", "all weights are 0")
+    require(
+        mix.decode + mix.prefill + mix.mixed + mix.padded > 0, "$.traffic.mix", "all weights are 0"
+    )
     for index, step in enumerate(case.traffic.step):
         path = f"$.traffic.step[{index}]"
         requests = len(step.decode_lens) + len(step.prefill_chunks)
@@ -272,17 +342,33 @@ def _check(source: str, case: Case) -> None:
         contexts = step.prefill_contexts or (0,) * len(step.prefill_chunks)
         require(requests > 0, path, "has no request")
         require(
-            len(contexts) == len(step.prefill_chunks), f"{path}.prefill_contexts", "must name one context for each prefill chunk"
+            len(contexts) == len(step.prefill_chunks),
+            f"{path}.prefill_contexts",
+            "must name one context for each prefill chunk",
         )
-        longest = max((*step.decode_lens, *map(sum, zip(step.prefill_chunks, contexts, strict=True))))
-        require(requests + step.padded <= scheduler.max_num_seqs, path, f"has more than max_num_seqs={scheduler.max_num_seqs} rows")
+        longest = max(
+            (*step.decode_lens, *map(sum, zip(step.prefill_chunks, contexts, strict=True)))
+        )
+        require(
+            requests + step.padded <= scheduler.max_num_seqs,
+            path,
+            f"has more than max_num_seqs={scheduler.max_num_seqs} rows",
+        )
         require(
             tokens + step.padded <= scheduler.max_num_batched_tokens,
             path,
             f"has more than max_num_batched_tokens={scheduler.max_num_batched_tokens} tokens",
         )
-        require(longest <= scheduler.max_model_len, path, f"has a context longer than max_model_len={scheduler.max_model_len}")
-        require(not (step.padded and step.prefill_chunks), f"{path}.padded", "only a batch of decodes is padded")
+        require(
+            longest <= scheduler.max_model_len,
+            path,
+            f"has a context longer than max_model_len={scheduler.max_model_len}",
+        )
+        require(
+            not (step.padded and step.prefill_chunks),
+            f"{path}.padded",
+            "only a batch of decodes is padded",
+        )
 
 
 def _override(source: str, raw: dict[str, Any], field: str, value: Any) -> None:
@@ -298,4 +384,6 @@ def _override(source: str, raw: dict[str, Any], field: str, value: Any) -> None:
 def _matches(case: Case, selector: str) -> bool:
     wanted = dict(part.partition("=")[::2] for part in selector.split(",") if part)
     have = {"arch": case.arch, **{name: str(value) for name, value in case.axes.items()}}
-    return bool(wanted) and all(have.get(name.strip()) == value.strip() for name, value in wanted.items())
+    return bool(wanted) and all(
+        have.get(name.strip()) == value.strip() for name, value in wanted.items()
+    )

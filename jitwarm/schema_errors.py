@@ -1,4 +1,6 @@
-"""Turn msgspec's validation errors into `ScenarioError`s that name the field, what was expected and what was found."""
+"""Turn msgspec's validation errors into `ScenarioError`s that name the field, what was expected and
+what was found.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]")
 
 
 def convert(source: str, root: str, value: Any, kind: type[T]) -> T:
-    """Convert plain data to `kind`. `root` is the path of `value` in `source`. Raises `ScenarioError`."""
+    """Convert plain data to `kind`.
+
+    `root` is the path of `value` in `source`. Raises `ScenarioError`.
+    """
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -62,5 +67,7 @@ def _fields(kind: Any, path: str) -> list[str]:
         if step["name"] is None:
             kind = kind.__args__[0]
         else:
-            kind = next(field.type for field in msgspec.structs.fields(kind) if field.name == step["name"])
+            kind = next(
+                field.type for field in msgspec.structs.fields(kind) if field.name == step["name"]
+            )
     return [field.name for field in msgspec.structs.fields(kind)]

@@ -1,7 +1,9 @@
-"""Traffic: the batches that a scenario replays, the same for a seed in every process, version and rank.
+"""Traffic: the batches that a scenario replays, the same for a seed in every process, version and
+rank.
 
-A batch lists decodes first, then prefills, as engines order them. Lengths are drawn log-uniformly with a bias to the places where
-compilers change their mind: 1, and the neighbours of multiples of 16.
+A batch lists decodes first, then prefills, as engines order them. Lengths are drawn log-uniformly
+with a bias to the places where compilers change their mind: 1, and the neighbours of multiples of
+16.
 """
 
 from __future__ import annotations
@@ -12,18 +14,40 @@ from dataclasses import dataclass
 
 from jitwarm.scenario import Case, Scheduler, Step
 
-# How often the two headline batches are repeated behind their first run, for the median that "first" is compared with.
+# How often the two headline batches are repeated behind their first run, for the median that
+# "first" is compared with.
 REPEATS = 8
-_GRAPH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 1024)
+_GRAPH_SIZES = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+    160,
+    192,
+    224,
+    256,
+    320,
+    384,
+    448,
+    512,
+    1024,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One step of traffic.
 
-    `decode_lens`: context length in tokens of each decode request, its new token included. `prefill_chunks` and
-    `prefill_contexts`: new tokens and earlier tokens of each prefill request. `padded`: rows of length 0 that a decode batch is
-    padded with to a captured size.
+    `decode_lens`: context length in tokens of each decode request, its new token included.
+    `prefill_chunks` and `prefill_contexts`: new tokens and earlier tokens of each prefill request.
+    `padded`: rows of length 0 that a decode batch is padded with to a captured size.
     """
 
     decode_lens: tuple[int, ...]
@@ -52,7 +76,10 @@ class Batch:
 
     @property
     def query_lens(self) -> tuple[int, ...]:
-        """New tokens of each row: 1 for a decode (and for padding, whose token is computed and thrown away)."""
+        """New tokens of each row:
+
+        1 for a decode (and for padding, whose token is computed and thrown away).
+        """
         return (1,) * self.num_decodes + self.prefill_chunks
 
     @property
@@ -69,7 +96,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The batches of one run in order. The first two are the headline's; `later` are the indices of their repeats."""
+    """The batches of one run in order.
+
+    The first two are the headline's; `later` are the indices of their repeats.
+    """
 
     batches: tuple[Batch, ...]
     first_prefill: int | None
@@ -79,17 +109,27 @@ class Replay:
 
 
 def replay(case: Case, steps: int) -> Replay:
-    """The replay of `steps` steps: the first prefill and decode batch of the traffic, their repeats, then the traffic from its start."""
+    """The replay of `steps` steps:
+
+    the first prefill and decode batch of the traffic, their repeats, then the traffic from its
+    start.
+    """
     wanted = max(steps, 1)
     stream = list(_take(batches(case), wanted + 64))
-    prefill = next((b for b in stream if b.kind == "prefill"), None) or next((b for b in stream if b.prefill_chunks), None)
+    prefill = next((b for b in stream if b.kind == "prefill"), None) or next(
+        (b for b in stream if b.prefill_chunks), None
+    )
     decode = next((b for b in stream if b.kind == "decode"), None)
     head = [batch for batch in (prefill, decode) if batch is not None]
     order = (head * (1 + REPEATS) + stream)[:wanted]
     width, repeats = len(head), range(len(head), min(len(head) * (1 + REPEATS), wanted))
     place = {id(batch): index for index, batch in enumerate(head)}
     first_prefill = place.get(id(prefill)) if prefill is not None else None
-    first_decode = place.get(id(decode)) if decode is not None and place.get(id(decode), wanted) < wanted else None
+    first_decode = (
+        place.get(id(decode))
+        if decode is not None and place.get(id(decode), wanted) < wanted
+        else None
+    )
     return Replay(
         tuple(order),
         first_prefill,
@@ -103,10 +143,16 @@ def batches(case: Case) -> Iterator[Batch]:
     """The traffic of a case without end: explicit steps, then generated ones."""
     for step in case.traffic.step:
         yield _explicit(step)
-    # Only random() is used: it is the one method whose sequence Python promises to keep between versions.
+    # Only random() is used: it is the one method whose sequence Python promises to keep between
+    # versions.
     rng = random.Random(case.traffic.seed)
     mix = case.traffic.mix
-    kinds = (("decode", mix.decode), ("prefill", mix.prefill), ("mixed", mix.mixed), ("padded", mix.padded))
+    kinds = (
+        ("decode", mix.decode),
+        ("prefill", mix.prefill),
+        ("mixed", mix.mixed),
+        ("padded", mix.padded),
+    )
     while True:
         yield _generated(rng, _choose(rng, kinds), case.scheduler)
 
@@ -147,7 +193,9 @@ def _generated(rng: random.Random, kind: str, limits: Scheduler) -> Batch:
 
 
 def _length(rng: random.Random, most: int) -> int:
-    """A whole number from 1 to `most`, log-uniform; a third of them moved to a multiple of 16, or one beside it."""
+    """A whole number from 1 to `most`, log-uniform; a third of them moved to a multiple of 16, or
+    one beside it.
+    """
     value = int(most ** rng.random())
     if rng.random() < 1 / 3:
         value = (value + 15) // 16 * 16 + int(rng.random() * 3) - 1

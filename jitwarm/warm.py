@@ -1,7 +1,8 @@
 """Warm: make every backend key of a plan ready to launch, and say of each what it took.
 
-Deduplicated before the pool (Triton would compile one key four times from four threads), parallel in threads (its compiler releases
-the interpreter lock: 1.9 times faster on 2 cores), all keys tried whatever happens to one.
+Deduplicated before the pool (Triton would compile one key four times from four threads), parallel
+in threads (its compiler releases the interpreter lock: 1.9 times faster on 2 cores), all keys tried
+whatever happens to one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ DEPTHS = ("compiled", "loaded")
 class Outcome:
     """What became of one backend key.
 
-    `status` is `warmed`, `failed` (see `error`) or `skipped` (see `reason`); `seconds` is the time in its worker.
+    `status` is `warmed`, `failed` (see `error`) or `skipped` (see `reason`); `seconds` is the time
+    in its worker.
     """
 
     item: PlanItem
@@ -37,7 +39,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class WarmReport:
-    """A finished warm-up: wall and CPU seconds, the depth reached, one outcome a backend key in plan order."""
+    """A finished warm-up:
+
+    wall and CPU seconds, the depth reached, one outcome a backend key in plan order.
+    """
 
     seconds: float
     cpu_seconds: float
@@ -57,7 +62,9 @@ class WarmReport:
         return [outcome for outcome in self.outcomes if outcome.status == "failed"]
 
     def raise_failures(self) -> None:
-        """Raise an ExceptionGroup with every failure, each noted with its kernel and key; nothing if there is none."""
+        """Raise an ExceptionGroup with every failure, each noted with its kernel and key; nothing
+        if there is none.
+        """
         errors: list[Exception] = []
         for kernel, error in self.enumeration_failures:
             error.add_note(f"while enumerating the keys of {kernel}")
@@ -67,20 +74,28 @@ class WarmReport:
             outcome.error.add_note(f"while warming {outcome.item.declared} [{outcome.item.id}]")
             errors.append(outcome.error)
         if errors:
-            raise ExceptionGroup(f"jitwarm: {len(errors)} kernels or keys could not be warmed", errors)
+            raise ExceptionGroup(
+                f"jitwarm: {len(errors)} kernels or keys could not be warmed", errors
+            )
 
 
 Progress = Callable[[int, int, PlanItem, float], None]
 
 
 def warm(
-    plan: Plan, *, jobs: int | None = None, depth: str = "loaded", enabled: bool = True, progress: Progress | None = None
+    plan: Plan,
+    *,
+    jobs: int | None = None,
+    depth: str = "loaded",
+    enabled: bool = True,
+    progress: Progress | None = None,
 ) -> WarmReport:
     """Make every backend key of `plan` ready on the current device.
 
-    `jobs` compile threads (default: JITWARM_JOBS, else one a core); `depth` `compiled` leaves the module load to the first launch,
-    `loaded` does not. With `enabled=False` nothing compiles and every key is `skipped`. `progress(done, total, item, seconds)` is
-    called in this thread after each key. Never raises for a key that fails: see `WarmReport.raise_failures`.
+    `jobs` compile threads (default: JITWARM_JOBS, else one a core); `depth` `compiled` leaves the
+    module load to the first launch, `loaded` does not. With `enabled=False` nothing compiles and
+    every key is `skipped`. `progress(done, total, item, seconds)` is called in this thread after
+    each key. Never raises for a key that fails: see `WarmReport.raise_failures`.
     """
     if depth not in DEPTHS:
         raise UsageError(f"unknown warm-up depth {depth!r}: use {' or '.join(DEPTHS)}")
@@ -90,13 +105,22 @@ def warm(
     if enabled:
         outcomes = _warm_all(items, jobs, depth, progress)
     else:
-        outcomes = [Outcome(item, "skipped", 0.0, reason="warm-up is switched off") for item in items]
+        outcomes = [
+            Outcome(item, "skipped", 0.0, reason="warm-up is switched off") for item in items
+        ]
     return WarmReport(
-        time.perf_counter() - start, time.process_time() - cpu, jobs, depth, tuple(outcomes), plan.failures if enabled else ()
+        time.perf_counter() - start,
+        time.process_time() - cpu,
+        jobs,
+        depth,
+        tuple(outcomes),
+        plan.failures if enabled else (),
     )
 
 
-def _warm_all(items: list[PlanItem], jobs: int, depth: str, progress: Progress | None) -> list[Outcome]:
+def _warm_all(
+    items: list[PlanItem], jobs: int, depth: str, progress: Progress | None
+) -> list[Outcome]:
     backends: dict[str, tuple[Backend, list[PlanItem]]] = {}
     for item in items:
         backends.setdefault(item.backend, (backend_of(item.recipe), []))[1].append(item)
@@ -115,9 +139,18 @@ def _warm_all(items: list[PlanItem], jobs: int, depth: str, progress: Progress |
             for item in items:
                 done(_warm_one(item, depth))
         else:
-            with ThreadPoolExecutor(min(jobs, len(items)), "jitwarm", _enter_worker, ([b for b, _ in backends.values()],)) as pool:
-                # Each task gets a copy of this context: the phase must be "warm" in the pool's threads too.
-                futures = [pool.submit(contextvars.copy_context().run, _warm_one, item, depth) for item in items]
+            with ThreadPoolExecutor(
+                min(jobs, len(items)),
+                "jitwarm",
+                _enter_worker,
+                ([b for b, _ in backends.values()],),
+            ) as pool:
+                # Each task gets a copy of this context: the phase must be "warm" in the pool's
+                # threads too.
+                futures = [
+                    pool.submit(contextvars.copy_context().run, _warm_one, item, depth)
+                    for item in items
+                ]
                 for future in as_completed(futures):
                     done(future.result())
     return [outcomes[item.backend_key] for item in items]

@@ -1,4 +1,7 @@
-"""One measuring process: `python -m jitwarm.worker JOB.json REPLY.json`. Fresh interpreter, one device, one arm."""
+"""One measuring process:
+
+`python -m jitwarm.worker JOB.json REPLY.json`. Fresh interpreter, one device, one arm.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import time
 
 _STARTED = time.perf_counter()
 
+import contextlib
 import os
 import platform
 import resource
@@ -33,7 +37,13 @@ from jitwarm.warm import WarmReport, warm
 
 PACKAGES = ("jitwarm", "torch", "triton", "numpy", "msgspec")
 # Environment variables that change what Triton compiles without being part of a launch.
-SETTINGS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_DISABLE_LINE_INFO", "TRITON_DEBUG", "PTXAS_OPTIONS", "TRITON_OVERRIDE_ARCH")
+SETTINGS = (
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_DISABLE_LINE_INFO",
+    "TRITON_DEBUG",
+    "PTXAS_OPTIONS",
+    "TRITON_OVERRIDE_ARCH",
+)
 
 
 def run_job(job: Job) -> Answer:
@@ -105,7 +115,10 @@ def _replay_arm(job: Job, device: Device) -> dict[str, Any]:
 
 
 def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
-    """What every arm does before its clock starts: context, allocator, Triton's driver, torch operators; none of our kernels."""
+    """What every arm does before its clock starts:
+
+    context, allocator, Triton's driver, torch operators; none of our kernels.
+    """
     import triton
 
     if device.kind == "cuda":
@@ -115,12 +128,18 @@ def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
         set_up()
     device.synchronize()
     if monitor.events:
-        raise RunError(f"set_up() of the model launched {monitor.events[0].kernel}: it must run torch operators only")
+        raise RunError(
+            f"set_up() of the model launched {monitor.events[0].kernel}: it must run torch "
+            "operators only"
+        )
 
 
 def _check_depth(job: Job, monitor: Monitor) -> None:
     if job.arm == "compiled" and monitor.count("load"):
-        raise RunError("arm compiled: a module was loaded before traffic, so the arm would not measure what it says")
+        raise RunError(
+            "arm compiled: a module was loaded before traffic, so the arm would not measure what "
+            "it says"
+        )
 
 
 def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> StepTimes:
@@ -128,10 +147,8 @@ def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> Ste
     for index, batch in enumerate(plan.batches):
         monitor.step = index
         start = time.perf_counter()
-        try:
+        with contextlib.suppress(CompileRefused):  # it is an event; the rest of this step is lost
             model.step(batch)
-        except CompileRefused:
-            pass  # recorded as an event; the rest of this step is lost, traffic goes on
         device.synchronize()
         spent.append((time.perf_counter() - start) * 1e3)
     launches = sum(monitor.launches().values())
@@ -160,7 +177,10 @@ def _warmed(model: Model, plan: Plan, report: WarmReport) -> Warmed:
         cpu_seconds=report.cpu_seconds,
         threads=report.jobs,
         depth=report.depth,
-        outcomes=tuple(KeyOutcome(o.item.backend_key, o.item.kernel, o.status, o.seconds, o.reason) for o in report.outcomes),
+        outcomes=tuple(
+            KeyOutcome(o.item.backend_key, o.item.kernel, o.status, o.seconds, o.reason)
+            for o in report.outcomes
+        ),
         failed=tuple(failed),
         findings=plan.findings,
     )
@@ -208,7 +228,11 @@ def main(arguments: list[str]) -> int:
     except JitwarmError as error:
         reply = Reply(failure=Failure(str(error), traceback.format_exc(), error.exit_code))
     except Exception as error:  # the parent must learn of anything that went wrong here
-        reply = Reply(failure=Failure(f"{_text(error)} ({_place(error)})", traceback.format_exc(), RunError.exit_code))
+        reply = Reply(
+            failure=Failure(
+                f"{_text(error)} ({_place(error)})", traceback.format_exc(), RunError.exit_code
+            )
+        )
     atomic.write_bytes(reply_path, msgspec.json.encode(reply))
     return 0
 

@@ -16,7 +16,7 @@ def scale_rows(x_ptr, out_ptr, n_columns, factor, BLOCK: tl.constexpr):
 
 @declare(scale_rows)
 def ScaleRows(config):
-    """The batch is a slice at any row, so x may be unaligned; a width of 1 or of a multiple of 16 is a binary of its own."""
+    """x is a slice at any row, maybe unaligned; widths 1 and 16*n have their own binaries."""
     for aligned in (True, False):
         yield launch(
             x_ptr=TensorSpec("float32", aligned=aligned),

@@ -1,4 +1,4 @@
-"""A two-layer model: each layer registers the kernel while it is built, and a step launches it natively."""
+"""Two layers: each registers the kernel while it is built; a step launches it natively."""
 
 import torch
 

@@ -1,4 +1,7 @@
-"""Compilers behind one small protocol. Only here (and in the zoo and report) may optional libraries be imported."""
+"""Compilers behind one small protocol.
+
+Only here (and in the zoo and report) may optional libraries be imported.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ class Backend(Protocol):
     name: str
 
     def key(self, recipe: Any) -> str:
-        """The canonical backend key of a recipe. Compiles nothing. Raises `UsageError` where the recipe cannot be bound."""
+        """The canonical backend key of a recipe.
+
+        Compiles nothing. Raises `UsageError` where the recipe cannot be bound.
+        """
 
     def prepare(self, recipes: Iterable[Any]) -> None:
         """Called once, in the calling thread, before any `compile`."""
@@ -23,7 +29,10 @@ class Backend(Protocol):
         """Called first in each pool thread."""
 
     def compile(self, recipe: Any) -> Any:
-        """Make the key's artefact and keep it where launches find it. Raises whatever the compiler raises. Launches nothing."""
+        """Make the key's artefact and keep it where launches find it.
+
+        Raises whatever the compiler raises. Launches nothing.
+        """
 
     def load(self, artefact: Any) -> None:
         """Make the artefact ready to launch. Raises if it cannot run on this device."""

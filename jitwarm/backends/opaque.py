@@ -1,4 +1,7 @@
-"""Kernels whose compile is their own business: the key that people read is the only key there is."""
+"""Kernels whose compile is their own business:
+
+the key that people read is the only key there is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from jitwarm import keys
 
 
 class OpaqueBackend:
-    """Serves recipes that carry a contract kernel and one of its keys (`jitwarm.contract.kernel.OpaqueRecipe`)."""
+    """Serves recipes that carry a contract kernel and one of its keys
+    (`jitwarm.contract.kernel.OpaqueRecipe`).
+    """
 
     name = "opaque"
 

@@ -4,6 +4,7 @@ from jitwarm.contract.domains import RowGroup, WarmupChoices, WarmupIntRange, zi
 from jitwarm.contract.expander import counting_points
 from jitwarm.contract.kernel import JitKernel, OpaqueRecipe
 from jitwarm.contract.launcher import LaunchSpec, kernel_launcher
+from jitwarm.contract.native_inputs import triton_warmup_inputs
 from jitwarm.contract.pointers import TritonPointerInputVariant
 from jitwarm.contract.scalars import triton_scalar_specialization_rep
 from jitwarm.contract.triton import TritonJitKernel, TritonWarmupTensor
@@ -21,5 +22,6 @@ __all__ = [
     "counting_points",
     "kernel_launcher",
     "triton_scalar_specialization_rep",
+    "triton_warmup_inputs",
     "zip_inputs",
 ]

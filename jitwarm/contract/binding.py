@@ -148,6 +148,7 @@ def call_code(
     label: str,
     plan: BindingPlan,
     inputs: int,
+    *,
     head: str,
     positional: int,
     tail: tuple[str, ...] = (),

@@ -61,8 +61,9 @@ def expand(
     kernel: str,
     key_type: type,
     dispatch: Callable[..., Any],
-    groups: tuple[object, ...],
-    when: Callable[..., Any] | None,
+    *,
+    groups: tuple[object, ...] = (),
+    when: Callable[..., Any] | None = None,
     axes: Mapping[str, object],
 ) -> list[Any]:
     """The distinct keys of a search space, in first-seen order.

@@ -57,7 +57,7 @@ class JitKernel(ABC, Generic[KeyT]):
         if "CompileKey" in cls.__dict__:
             check_key_type(cls.kernel_name, cls.CompileKey)
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
         """Give the instance its cache here: a subclass need not call our `__init__`."""
         self = super().__new__(cls)
         self._compiled_cache = ExecutorCache()
@@ -95,7 +95,7 @@ class JitKernel(ABC, Generic[KeyT]):
         for key in wanted:
             try:
                 self.compile(key)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other keys come first
+            except Exception as error:  # whatever it is, the other keys come first
                 error.add_note(f"while compiling {key!r}")
                 failures.append(error)
         if failures:
@@ -135,7 +135,9 @@ class JitKernel(ABC, Generic[KeyT]):
         def traced(
             *groups: object, _when: Callable[..., Any] | None = None, **axes: object
         ) -> list[KeyT]:
-            return expand(self.kernel_name, self._key_type(), fn, groups, _when, axes)
+            return expand(
+                self.kernel_name, self._key_type(), fn, groups=groups, when=_when, axes=axes
+            )
 
         return traced
 

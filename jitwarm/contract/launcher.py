@@ -105,15 +105,15 @@ class InputBinding:
                     f"{label}: _runtime_launcher_arg_count is {count}, but only the first "
                     f"{plan.leading} kernel arguments are bound without a gap"
                 )
-            call = call_code(label, plan, inputs, "target(kernel, grid, ", count)
+            call = call_code(label, plan, inputs, head="target(kernel, grid, ", positional=count)
         elif hasattr(kernel, "run"):
+            fixed = ("grid=grid", "warmup=False")
             call = call_code(
-                label, plan, inputs, "kernel.run(", plan.leading, ("grid=grid", "warmup=False")
+                label, plan, inputs, head="kernel.run(", positional=plan.leading, tail=fixed
             )
         elif hasattr(type(kernel), "__getitem__"):
-            # A wrapper around a plain function: it sees names, as in a launch that is written by
-            # hand.
-            call = call_code(label, plan, inputs, "kernel[grid](", 0)
+            # A wrapper around a plain function gets names, as in a launch written by hand.
+            call = call_code(label, plan, inputs, head="kernel[grid](", positional=0)
         else:
             raise BindingError(
                 f"{label}: {kernel!r} can be launched neither by run(...) nor by kernel[grid](...)"

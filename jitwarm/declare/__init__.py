@@ -7,4 +7,15 @@ from jitwarm.declare.launch import LaunchCase, launch
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.tensor import TensorSpec
 
-__all__ = ["Declaration", "Declared", "Enumeration", "LaunchCase", "NoKeys", "TensorSpec", "WarmupChoices", "WarmupIntRange", "declare", "launch"]
+__all__ = [
+    "Declaration",
+    "Declared",
+    "Enumeration",
+    "LaunchCase",
+    "NoKeys",
+    "TensorSpec",
+    "WarmupChoices",
+    "WarmupIntRange",
+    "declare",
+    "launch",
+]

@@ -12,12 +12,17 @@ CONFIG_NAMES = ("config", "vllm_config")
 
 
 def supply_config(
-    kernel: str, function: Callable[..., Any], config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    kernel: str,
+    function: Callable[..., Any],
+    config: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The keyword arguments of a registration, with the configuration added where `function` asks for it.
+    """The keyword arguments of a registration, with the configuration added where `function` asks
+    for it.
 
-    A parameter named `config` or `vllm_config` that the registration left open gets `config`. Raises `DeclarationError`, naming
-    the kernel, if the registration does not fit the function.
+    A parameter named `config` or `vllm_config` that the registration left open gets `config`.
+    Raises `DeclarationError`, naming the kernel, if the registration does not fit the function.
     """
     signature = inspect.signature(function)
     try:
@@ -29,6 +34,7 @@ def supply_config(
         signature.bind(*args, **supplied)
     except TypeError as error:
         raise DeclarationError(
-            f"{kernel}: registered with arguments that do not fit {getattr(function, '__qualname__', function)}{signature}: {error}"
+            f"{kernel}: registered with arguments that do not fit "
+            f"{getattr(function, '__qualname__', function)}{signature}: {error}"
         ) from error
     return supplied

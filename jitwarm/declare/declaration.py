@@ -22,7 +22,9 @@ class Declaration:
     def __init__(self, kernel: Any, cases: Cases, name: str) -> None:
         """`kernel` stays as it is: launches remain `kernel[grid](...)` and cost what they cost."""
         if not hasattr(kernel, "arg_names") or not hasattr(kernel, "fn"):
-            raise DeclarationError(f"{name}: declare() takes a @triton.jit function, got {type(kernel).__name__}")
+            raise DeclarationError(
+                f"{name}: declare() takes a @triton.jit function, got {type(kernel).__name__}"
+            )
         self.kernel, self.cases, self.kernel_name = kernel, cases, name
         self.__doc__ = cases.__doc__
 
@@ -31,21 +33,33 @@ class Declaration:
         return f"Declaration({self.kernel_name} of {import_path(self.kernel)})"
 
     def register_warmup(self, *args: Any, **kwargs: Any) -> None:
-        """Register with the active registry; the arguments go to the declaration's function. Nothing is compiled."""
+        """Register with the active registry; the arguments go to the declaration's function.
+
+        Nothing is compiled.
+        """
         from jitwarm.registry import JitWarmupRegistry
 
         JitWarmupRegistry.register(self, *args, **kwargs)
 
-    def enumerate_keys(self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Enumeration:
-        """The launch cases of one registration, expanded, as recipes. Raises `DeclarationError` for a case that is not one."""
-        given = self.cases(*args, **supply_config(self.kernel_name, self.cases, config, args, kwargs))
+    def enumerate_keys(
+        self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Enumeration:
+        """The launch cases of one registration, expanded, as recipes.
+
+        Raises `DeclarationError` for a case that is not one.
+        """
+        given = self.cases(
+            *args, **supply_config(self.kernel_name, self.cases, config, args, kwargs)
+        )
         if isinstance(given, NoKeys):
             return Enumeration(self.kernel_name, 0, (), given.reason)
-        points, declared = 0, {}
+        points = 0
+        declared: dict[str, TritonRecipe] = {}
         for case in [given] if isinstance(given, LaunchCase) else given:
             if not isinstance(case, LaunchCase):
                 raise DeclarationError(
-                    f"{self.kernel_name}: a declaration yields launch(...) cases, got {type(case).__name__}; "
+                    f"{self.kernel_name}: a declaration yields launch(...) cases, got "
+                    f"{type(case).__name__}; "
                     "to say that there is none, return NoKeys('reason')"
                 )
             for point in case.points(self.kernel_name):
@@ -53,7 +67,9 @@ class Declaration:
                 recipe = self._recipe(point)
                 declared.setdefault(recipe.canonical(), recipe)
         reason = None if declared else "its declaration yielded no launch and no reason"
-        return Enumeration(self.kernel_name, points, tuple(Declared(t, r) for t, r in declared.items()), reason)
+        return Enumeration(
+            self.kernel_name, points, tuple(Declared(t, r) for t, r in declared.items()), reason
+        )
 
     def _recipe(self, point: Mapping[str, object]) -> TritonRecipe:
         names = self.kernel.arg_names
@@ -67,8 +83,9 @@ class Declaration:
 def declare(kernel: Any, *, name: str | None = None) -> Callable[[Cases], Declaration]:
     """Declare which launches of `kernel` must be ready at start-up.
 
-    Decorates a function of the configuration (its parameter `config` or `vllm_config`, if it has one, is supplied by the
-    registry; the others come from `register_warmup`) that returns or yields `launch(...)` cases, or returns `NoKeys(reason)`.
-    `name` is what reports show, by default the function's name.
+    Decorates a function of the configuration (its parameter `config` or `vllm_config`, if it has
+    one, is supplied by the registry; the others come from `register_warmup`) that returns or yields
+    `launch(...)` cases, or returns `NoKeys(reason)`. `name` is what reports show, by default the
+    function's name.
     """
     return lambda cases: Declaration(kernel, cases, name or cases.__name__)

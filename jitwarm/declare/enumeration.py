@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One declared key: its canonical text (the kernel's name first) and the recipe that makes it ready."""
+    """One declared key:
+
+    its canonical text (the kernel's name first) and the recipe that makes it ready.
+    """
 
     text: str
     recipe: object
@@ -17,8 +20,8 @@ class Declared:
 class Enumeration:
     """The keys of one registration of one kernel.
 
-    `points` counts the search-space points that were evaluated; `declared` holds the distinct keys in first-seen order;
-    `no_keys_reason` says why there is none, and is None where there are some.
+    `points` counts the search-space points that were evaluated; `declared` holds the distinct keys
+    in first-seen order; `no_keys_reason` says why there is none, and is None where there are some.
     """
 
     name: str

@@ -11,19 +11,24 @@ from jitwarm.contract.domains import WarmupChoices, WarmupIntRange, axis_values
 
 @dataclass(frozen=True, slots=True)
 class LaunchCase:
-    """The keyword arguments of a launch: kernel arguments and options, in the order in which the launch writes them."""
+    """The keyword arguments of a launch:
+
+    kernel arguments and options, in the order in which the launch writes them.
+    """
 
     arguments: tuple[tuple[str, object], ...]
 
     def points(self, kernel: str) -> Iterator[dict[str, object]]:
         """Every combination of the domain values in this case; the last one varies fastest.
 
-        Only `WarmupChoices` and `WarmupIntRange` expand: a tuple in a launch is a tuple argument. `kernel` names the kernel in
-        errors (an empty domain raises `EmptySpaceError`).
+        Only `WarmupChoices` and `WarmupIntRange` expand: a tuple in a launch is a tuple argument.
+        `kernel` names the kernel in errors (an empty domain raises `EmptySpaceError`).
         """
         names = [name for name, _ in self.arguments]
         axes = [
-            axis_values(kernel, name, value) if isinstance(value, WarmupChoices | WarmupIntRange) else (value,)
+            axis_values(kernel, name, value)
+            if isinstance(value, WarmupChoices | WarmupIntRange)
+            else (value,)
             for name, value in self.arguments
         ]
         for values in itertools.product(*axes):
@@ -31,7 +36,8 @@ class LaunchCase:
 
 
 def launch(**arguments: object) -> LaunchCase:
-    """A launch case: name every kernel argument, and every option that the real launch passes, in its order.
+    """A launch case: name every kernel argument, and every option that the real launch passes, in
+    its order.
 
     Tensors are `TensorSpec`s. A domain (`WarmupChoices(1, 2, 16)`) stands for each of its values.
     """

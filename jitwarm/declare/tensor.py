@@ -14,10 +14,11 @@ from jitwarm import keys
 class TensorSpec:
     """What a launch case says of a tensor argument.
 
-    `dtype` is a torch dtype or its name (`"int32"`); `aligned` says whether the data pointer is divisible by 16 bytes;
-    `shape` and `strides` are in elements (row-major compact by default). `init` is a fill value or a callable, used only where
-    a real tensor must be made (autotuning). `ptr_range_bytes` is the size of the storage behind the run-time tensor in bytes;
-    ROCm specialises on "at most 2 GB", CUDA ignores it.
+    `dtype` is a torch dtype or its name (`"int32"`); `aligned` says whether the data pointer is
+    divisible by 16 bytes; `shape` and `strides` are in elements (row-major compact by default).
+    `init` is a fill value or a callable, used only where a real tensor must be made (autotuning).
+    `ptr_range_bytes` is the size of the storage behind the run-time tensor in bytes; ROCm
+    specialises on "at most 2 GB", CUDA ignores it.
     """
 
     dtype: Any
@@ -42,7 +43,8 @@ class TensorSpec:
     def data_ptr(self) -> int:
         """0 for an aligned pointer, 1 for one that is not.
 
-        An empty tensor is always 0: torch gives every empty tensor the null pointer, so its class is "aligned" at any offset.
+        An empty tensor is always 0: torch gives every empty tensor the null pointer, so its class
+        is "aligned" at any offset.
         """
         return 0 if self.aligned or self.numel() == 0 else 1
 

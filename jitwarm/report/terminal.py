@@ -10,14 +10,17 @@ ORDER = ("cold", "loaded", "disk", "compiled")
 
 
 def result_text(result: Result, folder: str) -> str:
-    """Everything a person wants of one case: what it is, the funnel, a row a kernel, a row an arm, the verdict, the doubts."""
+    """Everything a person wants of one case:
+
+    what it is, the funnel, a row a kernel, a row an arm, the verdict, the doubts.
+    """
     blocks = [_head(result), _kernels(result), _arms(result), _verdict(result, folder)]
     return "\n\n".join(block for block in blocks if block)
 
 
-def plan_text(result_kernels: list[list[object]], title: str, summary: str) -> str:
+def plan_text(title: str, summary: str, head: list[str], rows: list[list[object]]) -> str:
     """The funnel alone, for `jitwarm plan` and `jitwarm warm`."""
-    return "\n".join([title, summary, "", _table(result_kernels)])
+    return "\n".join([title, summary, "", _table(head, rows)])
 
 
 def _head(result: Result) -> str:
@@ -31,7 +34,8 @@ def _head(result: Result) -> str:
     funnel, warm = result.funnel, result.warm
     return (
         f"{result.scenario}  {axes or device.arch}     {note}\n"
-        f"{funnel.layers} layers: {funnel.registrations} registrations -> {funnel.distinct_registrations} distinct "
+        f"{funnel.layers} layers: {funnel.registrations} registrations -> "
+        f"{funnel.distinct_registrations} distinct "
         f"({funnel.dedup_ratio:.1f}x) -> {funnel.keys} keys -> {funnel.backend_keys} binaries; "
         f"{_ready(result)} with {warm.jobs} jobs"
     )
@@ -44,7 +48,17 @@ def _ready(result: Result) -> str:
 
 
 def _kernels(result: Result) -> str:
-    head = ["kernel", "registered", "distinct", "keys", "binaries", "seconds", "needed", "missed", "unreached"]
+    head = [
+        "kernel",
+        "registered",
+        "distinct",
+        "keys",
+        "binaries",
+        "seconds",
+        "needed",
+        "missed",
+        "unreached",
+    ]
     rows: list[list[object]] = [
         [
             k.kernel,
@@ -71,16 +85,30 @@ def _kernels(result: Result) -> str:
         coverage.missed,
         coverage.unreached,
     ]
-    reasons = [f"  {k.kernel}: no keys: {k.no_keys_reason}" for k in result.kernels if k.no_keys_reason]
-    return "\n".join([_table([head, *rows, total]), *reasons])
+    reasons = [
+        f"  {k.kernel}: no keys: {k.no_keys_reason}" for k in result.kernels if k.no_keys_reason
+    ]
+    return "\n".join([_table(head, [*rows, total]), *reasons])
 
 
 def _arms(result: Result) -> str:
-    first = "first token" if any(arm.is_first_token for arm in result.arms.values()) else "first step"
-    head = [first, "ready s", "prefill ms", "decode ms", "later ms", "excess ms", "compiled", "from disk", "loaded"]
+    first = (
+        "first token" if any(arm.is_first_token for arm in result.arms.values()) else "first step"
+    )
+    head = [
+        first,
+        "ready s",
+        "prefill ms",
+        "decode ms",
+        "later ms",
+        "excess ms",
+        "compiled",
+        "from disk",
+        "loaded",
+    ]
     stub = result.device.kind == "stub"
     rows = [_arm(name, result.arms[name], stub=stub) for name in ORDER if name in result.arms]
-    lines = [_table([head, *rows])]
+    lines = [_table(head, rows)]
     if stub:
         lines.append("compiled         = loaded (no module load on a stub device)")
     else:
@@ -116,21 +144,27 @@ def _verdict(result: Result, folder: str) -> str:
     lines = []
     for coverage in (result.coverage, *result.rank_coverage):
         for miss in coverage.misses:
-            when = f"first in step {miss.first_step}, {miss.count} launches" if miss.first_step >= 0 else f"{miss.count} launches"
+            when = (
+                f"first in step {miss.first_step}, {miss.count} launches"
+                if miss.first_step >= 0
+                else f"{miss.count} launches"
+            )
             lines.append(f"MISSED rank {coverage.rank} {when}: {miss.finding.message}")
             lines.append(f"  key {miss.key}")
             lines.append(f"  do: {miss.finding.advice}")
-    for failed in result.warm.failed:
-        lines.append(f"FAILED {failed.kernel}: {failed.error}")
+    lines += [f"FAILED {failed.kernel}: {failed.error}" for failed in result.warm.failed]
     lines += [f"{finding.kind} {finding.message}" for finding in result.findings]
     own = result.coverage
     ranks = f" at rank {own.rank}" if result.rank_coverage else ""
     wasted = _wasted_seconds(result)
     lines.append(
-        f"{own.missed} missed in {own.steps:,} steps{ranks}; {own.unreached} warmed binaries never used ({wasted:.1f} s); {folder}"
+        f"{own.missed} missed in {own.steps:,} steps{ranks}; {own.unreached} warmed binaries "
+        f"never used ({wasted:.1f} s); {folder}"
     )
     if result.rank_coverage:
-        others = ", ".join(f"rank {c.rank}: {c.missed} missed of {c.needed} needed" for c in result.rank_coverage)
+        others = ", ".join(
+            f"rank {c.rank}: {c.missed} missed of {c.needed} needed" for c in result.rank_coverage
+        )
         lines.append(f"other ranks, {result.rank_coverage[0].steps:,} steps each: {others}")
     lines += [f"note: {check}" for check in result.checks]
     return "\n".join(lines)
@@ -141,6 +175,8 @@ def _wasted_seconds(result: Result) -> float:
     return sum(k.seconds * k.unreached / k.backend_keys for k in result.kernels if k.backend_keys)
 
 
-def _table(rows: list[list[object]]) -> str:
-    align = ("left", *("right",) * (len(rows[0]) - 1))
-    return tabulate(rows[1:], headers=[str(cell) for cell in rows[0]], tablefmt="plain", colalign=align, disable_numparse=True)
+def _table(head: list[str], rows: list[list[object]]) -> str:
+    align = ("left", *("right",) * (len(head) - 1))
+    return str(
+        tabulate(rows, headers=head, tablefmt="plain", colalign=align, disable_numparse=True)
+    )

@@ -1,0 +1,1 @@
+"""Kernels and models that jitwarm ships as subjects. The core never imports them."""

@@ -78,7 +78,7 @@ def test_the_name_itself_goes_before_its_pointer():
     ["x_stride_B", "stride_x", "x_stride_", "y_stride0", "x_strides", "X_STRIDE", "x_ptr_STRIDE0x"],
 )
 def test_other_stride_names_are_not_guessed(argument):
-    with pytest.raises(BindingError, match=f"^Demo: nothing binds kernel argument '{argument}'"):
+    with pytest.raises(BindingError, match=rf"^Demo: nothing binds kernel argument '{argument}'"):
         bind(f"x_ptr {argument}", {"x": Strided("x")})
 
 

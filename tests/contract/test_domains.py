@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections import namedtuple
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
@@ -12,7 +12,10 @@ from jitwarm.contract import RowGroup, WarmupChoices, WarmupIntRange, zip_inputs
 from jitwarm.contract.domains import axis_values
 from jitwarm.errors import DeclarationError, EmptySpaceError
 
-Window = namedtuple("Window", "left right")
+
+class Window(NamedTuple):
+    left: int
+    right: int
 
 
 @dataclass(frozen=True)
@@ -130,5 +133,5 @@ def test_rows_keep_names_and_values_as_they_are():
     ],
 )
 def test_zip_inputs_refuses(rows, message):
-    with pytest.raises(ValueError, match=f"^zip_inputs: .*{message}"):
+    with pytest.raises(ValueError, match=rf"^zip_inputs: .*{message}"):
         zip_inputs(*rows)

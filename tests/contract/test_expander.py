@@ -29,13 +29,25 @@ class Key:
 
 
 def run(dispatch, *groups, _when=None, **axes):
-    return expand("Demo", Key, dispatch, groups, _when, axes)
+    return expand("Demo", Key, dispatch, groups=groups, when=_when, axes=axes)
 
 
 def keys_and_points(dispatch, *groups, _when=None, **axes):
     with counting_points() as count:
         found = run(dispatch, *groups, _when=_when, **axes)
     return found, count.points
+
+
+def of_n(n):
+    return Key(n)
+
+
+def of_a(a):
+    return Key(a)
+
+
+def of_a_b(a, b):
+    return Key(a, b)
 
 
 def power_of_two(n):
@@ -64,12 +76,12 @@ def test_dispatch_may_be_any_python():
             half, rest = divmod(n, 2)
             return Key(-half, scale**2 % 4, {"f": f"{rest}"}["f"])
         try:
-            return Key([table["x"] for _ in range(n)][0], min(n, 2), spec.width / 8)
+            return Key(sum([table["x"] for _ in range(n)]), min(n, 2), spec.width / 8)
         finally:
             pass
 
     found = run(dispatch, n=(4, 7), flag=(True, False), spec=spec)
-    assert found == [Key(-2, 1, "0"), Key(5, 2, 1.5), Key(-3, 1, "1")]
+    assert found == [Key(-2, 1, "0"), Key(20, 2, 1.5), Key(-3, 1, "1"), Key(35, 2, 1.5)]
 
 
 def test_rows_come_first_and_the_last_axis_is_fastest():
@@ -81,9 +93,7 @@ def test_rows_come_first_and_the_last_axis_is_fastest():
 
 
 def test_groups_multiply_in_the_order_given():
-    found = run(
-        lambda a, b: Key(a, b), zip_inputs({"b": 1}, {"b": 2}), zip_inputs({"a": 3}, {"a": 4})
-    )
+    found = run(of_a_b, zip_inputs({"b": 1}, {"b": 2}), zip_inputs({"a": 3}, {"a": 4}))
     assert found == [Key(3, 1), Key(4, 1), Key(3, 2), Key(4, 2)]
 
 
@@ -101,20 +111,24 @@ def test_unread_names_leave_a_group_and_an_unread_group_does_not_multiply():
 
 def test_predicate_only_inputs_filter_and_do_not_reach_dispatch():
     found, points = keys_and_points(
-        lambda n: Key(n), n=WarmupIntRange(1, 5), limit=(2, 3), _when=lambda n, limit: n < limit
+        of_n, n=WarmupIntRange(1, 5), limit=(2, 3), _when=lambda n, limit: n < limit
     )
     assert (found, points) == ([Key(1), Key(2)], 3)  # n=1 twice, n=2 once
 
 
-def test_predicate_over_several_lines_and_two_on_one_line():
-    first, second = lambda n: n > 1, lambda n: n > 2
-    when = lambda n: (
-        first(n)
-        and second(
-            n,
-        )
+def test_predicate_over_several_lines_beside_another_lambda():
+    when, other = (
+        (
+            lambda n: (
+                n
+                > sum(
+                    (1, 1),
+                )
+            )
+        ),
+        lambda n: n,
     )
-    assert run(lambda n: Key(n), n=WarmupIntRange(1, 5), _when=when) == [Key(3), Key(4)]
+    assert run(lambda n: Key(other(n)), n=WarmupIntRange(1, 5), _when=when) == [Key(3), Key(4)]
 
 
 def test_predicate_may_be_a_bound_method_with_defaults():
@@ -122,7 +136,7 @@ def test_predicate_may_be_a_bound_method_with_defaults():
         def small(self, n, most=2):
             return n <= most
 
-    assert run(lambda n: Key(n), n=WarmupIntRange(1, 9), _when=Limits().small) == [Key(1), Key(2)]
+    assert run(of_n, n=WarmupIntRange(1, 9), _when=Limits().small) == [Key(1), Key(2)]
 
 
 def test_predicate_that_rejects_everything_says_how_many():
@@ -142,20 +156,20 @@ def test_mistyped_axis_is_named_with_the_nearest_input():
     def dispatch(*, block_size, max_tokens=4):
         return Key(block_size, max_tokens)
 
-    with pytest.raises(UnknownInputError, match="axis 'max_token' .*did you mean 'max_tokens'"):
+    with pytest.raises(UnknownInputError, match=r"axis 'max_token' .*did you mean 'max_tokens'"):
         run(dispatch, block_size=1, max_token=(1, 2))
     with pytest.raises(UnknownInputError, match="axis 'zzz'"):
         run(dispatch, zip_inputs({"zzz": 1}), block_size=1)
 
 
 def test_forgotten_input_is_missing_and_never_a_builtin_or_global():
-    def dispatch(*, max, id):
+    def dispatch(*, max, id):  # noqa: A002 - builtins on purpose
         return Key(max, id)
 
     with pytest.raises(MissingInputError, match="dispatch requires 'id', which no axis supplies"):
         run(dispatch, max=1)
     with pytest.raises(MissingInputError, match="_when requires 'm'"):
-        run(lambda n: Key(n), n=1, _when=lambda n, m: True)
+        run(of_n, n=1, _when=lambda n, m: True)
 
 
 def test_a_list_of_tuples_is_alternatives_and_a_literal_tuple_goes_into_choices():
@@ -166,17 +180,16 @@ def test_a_list_of_tuples_is_alternatives_and_a_literal_tuple_goes_into_choices(
 
 
 def test_same_name_twice():
-    dispatch = lambda a, b: Key(a, b)
     with pytest.raises(ValueError, match="'a' is specified more than once"):
-        run(dispatch, zip_inputs({"a": 1, "b": 1}), a=2)
+        run(of_a_b, zip_inputs({"a": 1, "b": 1}), a=2)
     with pytest.raises(ValueError, match="'b' is specified more than once"):
-        run(dispatch, zip_inputs({"a": 1, "b": 1}), zip_inputs({"b": 2}))
+        run(of_a_b, zip_inputs({"a": 1, "b": 1}), zip_inputs({"b": 2}))
 
 
 @pytest.mark.parametrize("positional", [{"a": 1}, [{"a": 1}], 3])
 def test_positional_that_is_no_row_group(positional):
     with pytest.raises(TypeError, match=r"zip_inputs\(\.\.\.\)") as caught:
-        run(lambda a: Key(a), positional)
+        run(of_a, positional)
     assert isinstance(caught.value, WrongKindError)
 
 
@@ -186,12 +199,12 @@ def test_key_of_another_type():
 
 
 def test_one_true_and_one_point_zero_stay_apart():
-    found = run(lambda a: Key(a), a=(1, True, 1.0, 1, 0.0, -0.0))
+    found = run(of_a, a=(1, True, 1.0, 1, 0.0, -0.0))
     assert [repr(key.a) for key in found] == ["1", "True", "1.0", "0.0", "-0.0"]
 
 
 def test_nan_merges():
-    assert len(run(lambda a: Key(a), a=(float("nan"), float("nan")))) == 1
+    assert len(run(of_a, a=(float("nan"), float("nan")))) == 1
 
 
 def test_variadic_dispatch_takes_every_extra_axis():
@@ -206,9 +219,7 @@ def test_variadic_dispatch_takes_every_extra_axis():
 
 
 def test_variadic_predicate_sees_every_axis():
-    found = run(
-        lambda n: Key(n), n=(1, 2), m=(1, 2), _when=lambda **point: point["n"] == point["m"]
-    )
+    found = run(of_n, n=(1, 2), m=(1, 2), _when=lambda **point: point["n"] == point["m"])
     assert found == [Key(1), Key(2)]
 
 
@@ -236,7 +247,10 @@ def through_nested(*, a, b):
 
 
 def through_default_of_nested(*, a, b):
-    return (lambda b=b: Key(a, b))()
+    def inner(b=b):
+        return Key(a, b)
+
+    return inner()
 
 
 def through_eval(*, a, b):
@@ -256,7 +270,7 @@ def through_wrapper(*, a, b):
     return Key(a, b)
 
 
-class Callable_:
+class Instance:
     def __call__(self, *, a, b):
         return Key(a, b)
 
@@ -270,7 +284,7 @@ class Callable_:
         through_default_of_nested,
         through_eval,
         through_wrapper,
-        Callable_(),
+        Instance(),
         functools.partial(lambda a, b, c: Key(a, b, c), c=0),
     ],
 )
@@ -310,13 +324,13 @@ def test_an_assertion_in_dispatch_propagates():
 
 def test_counts_nest_and_do_not_leak_into_other_threads():
     with counting_points() as outer:
-        run(lambda a: Key(a), a=(1, 2))
+        run(of_a, a=(1, 2))
         with counting_points() as inner:
-            run(lambda a: Key(a), a=(1, 2, 3))
-        thread = threading.Thread(target=run, args=(lambda a: Key(a),), kwargs={"a": (1, 2)})
+            run(of_a, a=(1, 2, 3))
+        thread = threading.Thread(target=run, args=(of_a,), kwargs={"a": (1, 2)})
         thread.start()
         thread.join()
-    run(lambda a: Key(a), a=1)
+    run(of_a, a=1)
     assert (inner.points, outer.points) == (3, 5)
 
 

@@ -33,7 +33,7 @@ def dispatch_reading(read):
         f"def dispatch(*, a, b, c, d):\n    return Key(({''.join(f'{name},' for name in read)}))\n"
     )
     namespace = {"Key": Key}
-    exec(source, namespace)  # noqa: S102
+    exec(source, namespace)
     return namespace["dispatch"]
 
 
@@ -65,12 +65,12 @@ def test_equals_full_expansion(axes, order, read, in_rows, predicate):
     groups = (zip_inputs(*rows),) if rows else ()
     if not expected:
         return  # a predicate that rejects all is another test's matter
-    found = expand("Demo", Key, dispatch, groups, when, keyword)
+    found = expand("Demo", Key, dispatch, groups=groups, when=when, axes=keyword)
     assert [keys.canonical(key) for key in found] == [keys.canonical(key) for key in expected]
 
 
 @given(st.lists(VALUES, min_size=1))
 def test_distinct_keys_are_the_distinct_texts(values):
-    found = expand("Demo", Key, lambda a: Key((a,)), (), None, {"a": values})
+    found = expand("Demo", Key, lambda a: Key((a,)), axes={"a": values})
     texts = [keys.canonical(Key((value,))) for value in values]
     assert [keys.canonical(key) for key in found] == list(dict.fromkeys(texts))

@@ -95,7 +95,7 @@ def test_key_type_is_checked_when_the_class_is_made():
     class Unhashable:
         a: int
 
-    with pytest.raises(DeclarationError, match="^Made: CompileKey is not frozen"):
+    with pytest.raises(DeclarationError, match=r"^Made: CompileKey is not frozen"):
         kernel_class(Loose)
     with pytest.raises(DeclarationError, match="not frozen"):
         kernel_class(Unhashable)
@@ -213,7 +213,7 @@ def test_without_a_key_type():
         def compile(self, key):
             pass
 
-    with pytest.raises(DeclarationError, match="^Bare: the class has no CompileKey"):
+    with pytest.raises(DeclarationError, match=r"^Bare: the class has no CompileKey"):
         Bare().warmup()
 
 
@@ -266,13 +266,13 @@ def test_zero_keys_have_a_reason():
 
 @pytest.mark.parametrize("keys", [None, 3, {Hook.CompileKey(1)}])
 def test_what_is_no_list_of_keys(keys):
-    with pytest.raises(DeclarationError, match="^Hook: get_warmup_keys returned a "):
+    with pytest.raises(DeclarationError, match=r"^Hook: get_warmup_keys returned a "):
         enumerate_keys(Hook(keys))
 
 
 def test_a_key_of_another_type():
     with pytest.raises(
-        DeclarationError, match="^Hook: got a int where a key of type Hook.CompileKey"
+        DeclarationError, match=r"^Hook: got a int where a key of type Hook.CompileKey"
     ):
         enumerate_keys(Hook([1]))
 
@@ -308,7 +308,7 @@ def test_config_reaches_every_spelling_also_beside_other_arguments():
 
 def test_a_registration_that_does_not_fit_names_the_kernel():
     with pytest.raises(
-        DeclarationError, match="^Bucket: registered with arguments that do not fit"
+        DeclarationError, match=r"^Bucket: registered with arguments that do not fit"
     ):
         enumerate_keys(BucketKernel(), mosst=3)
 

@@ -107,7 +107,7 @@ def test_grid_none_launches_nothing_and_returns_the_outputs():
 
 @pytest.mark.parametrize("spec", [None, (1,), ((1,), {}, 1, 2), [(1,), {}]])
 def test_a_result_that_is_no_specification(spec):
-    with pytest.raises(DeclarationError, match="^Demo: __call__ returned "):
+    with pytest.raises(DeclarationError, match=r"^Demo: __call__ returned "):
         owner(Recorder("x"), lambda self, x: spec)(1)
 
 
@@ -182,7 +182,7 @@ def test_a_wrapped_plain_function_is_launched_by_name():
 
 def test_an_object_that_cannot_be_launched():
     demo = owner(SimpleNamespace(arg_names=["x"]), lambda self, x: ((1,), {}))
-    with pytest.raises(BindingError, match="^Demo: .* can be launched neither"):
+    with pytest.raises(BindingError, match=r"^Demo: .* can be launched neither"):
         demo(1)
 
 
@@ -233,3 +233,19 @@ def test_names_that_cannot_be_written_in_a_call():
 def test_a_function_without_self():
     with pytest.raises(DeclarationError, match="takes no self"):
         kernel_launcher(lambda: ((1,), {}))
+
+
+def test_a_launch_neither_inspects_nor_builds_a_mapping_of_inputs(monkeypatch):
+    kernel = Recorder("x", "n")
+    demo = owner(kernel, lambda self, x, n=2: ((1,), {}))
+    demo(1)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("inspected on a launch")
+
+    monkeypatch.setattr(inspect, "signature", refuse)
+    monkeypatch.setattr(inspect.Signature, "bind", refuse)
+    monkeypatch.setattr("jitwarm.contract.launcher.plan_binding", refuse)
+    monkeypatch.setattr("jitwarm.contract.launcher.binding_of", refuse)
+    demo(3)
+    assert [args for args, *_ in kernel.calls] == [(1, 2), (3, 2)]

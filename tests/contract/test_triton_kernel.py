@@ -1,4 +1,4 @@
-"""`TritonJitKernel` with mock kernels: warm-up binds what a launch binds, and disturbs no launch."""
+"""`TritonJitKernel` with mock kernels: warm-up binds as a launch does, and disturbs none."""
 
 from __future__ import annotations
 
@@ -198,13 +198,13 @@ def test_what_a_class_may_lack():
         def __call__(self, x):
             return (1,), {}
 
-    with pytest.raises(DeclarationError, match="^Plain: __call__ is not decorated"):
+    with pytest.raises(DeclarationError, match=r"^Plain: __call__ is not decorated"):
         Plain().compile(1)
 
     class Without(Plain):
         __call__ = kernel_launcher(Plain.__call__)
 
-    with pytest.raises(DeclarationError, match="^Without: the class has no warmup_inputs"):
+    with pytest.raises(DeclarationError, match=r"^Without: the class has no warmup_inputs"):
         Without().compile(1)
 
     class Own(Without):

@@ -1,4 +1,4 @@
-"""Run as a script: contract kernels on Triton itself, under the stub device. Prints one JSON object."""
+"""A script: contract kernels on Triton under the stub device; prints one JSON object."""
 
 from __future__ import annotations
 
@@ -89,6 +89,32 @@ class TunedKernel(TritonJitKernel["TunedKernel.CompileKey"]):
         return (1,), {}
 
 
+@triton.jit
+def _class_of(n):
+    pass
+
+
+BOUNDARIES = [
+    *(-(2**63), -(2**31) - 1, -(2**31), -1, 0, 1, 2, 16, 17),
+    *(2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1),
+]
+
+
+def misclassified():
+    """Integers with another key than their representative, or with the key of another class."""
+    from jitwarm.backends.triton.binder import bind
+
+    wrong, representative_of = [], {}
+    for value in BOUNDARIES:
+        representative = triton_scalar_specialization_rep(value)
+        key = bind(_class_of, (value,), {}).text
+        if key != bind(_class_of, (representative,), {}).text:
+            wrong.append(value)
+        if representative_of.setdefault(key, representative) != representative:
+            wrong.append(value)
+    return wrong
+
+
 def in_process_keys(jit):
     """Triton's keys of everything that is in its own cache."""
     return {key for caches in jit.device_caches.values() for key in caches[0]}
@@ -127,6 +153,7 @@ def main():
                 "warmed": len(warmed),
                 "compiled_by_launches": new,
                 "executors": len(scale._compiled_cache),
+                "misclassified": misclassified(),
                 "tuned": len(in_process_keys(jit)),
                 "tuned_recipes": sorted(
                     {type(d.recipe).__name__ for d in tuned.enumerate_keys(None, (), {}).declared}

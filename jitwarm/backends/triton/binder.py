@@ -1,4 +1,7 @@
-"""Ask Triton for the key of a launch: its own `run`, its own binder, nothing compiled and nothing launched."""
+"""Ask Triton for the key of a launch:
+
+its own `run`, its own binder, nothing compiled and nothing launched.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from jitwarm.errors import BindingError
 
 @dataclass(frozen=True, slots=True)
 class BoundKey:
-    """The key of one launch: `text` canonical and the same everywhere, `in_process` Triton's own string in this process."""
+    """The key of one launch:
+
+    `text` canonical and the same everywhere, `in_process` Triton's own string in this process.
+    """
 
     text: str
     in_process: str
@@ -28,26 +34,29 @@ class _Answered(Exception):  # noqa: N818 - not an error: it carries the answer 
 def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
     """The key that `fn[grid](*args, **kwargs)` would have on the current device.
 
-    A shallow copy of the JITFunction runs Triton's `run` with empty caches up to the point where it would compile. So Triton
-    completes the options itself, whatever its version, and neither the real caches nor concurrent launches are touched (about
-    150 us a key on the machine of docs/measurements.md). Raises `BindingError` where Triton refuses the arguments or an option.
+    A shallow copy of the JITFunction runs Triton's `run` with empty caches up to the point where it
+    would compile. So Triton completes the options itself, whatever its version, and neither the
+    real caches nor concurrent launches are touched (about 150 us a key on the machine of
+    docs/measurements.md). Raises `BindingError` where Triton refuses the arguments or an option.
     """
     device = _device_index()
     shadow = copy.copy(fn)
     shadow.pre_run_hooks = []
-    # Fresh memo dictionaries: Triton's memo compares 1, True and 1.0 as equal and would answer with whichever came first.
+    # Fresh memo dictionaries: Triton's memo compares 1, True and 1.0 as equal and would answer with
+    # whichever came first.
     caches = fn.device_caches[device]
     shadow.device_caches = {device: ({}, {}, *caches[2:])}
     seen: list[Any] = []
     pack = type(fn)._pack_args
 
-    def pack_args(backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any) -> Any:
+    def pack_args(
+        backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any
+    ) -> Any:
         seen[:] = specialization
         return pack(shadow, backend, kwargs, bound_args, specialization, options)
 
-    def do_compile(
-        key: str, signature: Any, device: Any, constexprs: Any, options: Any, attrs: Any, warmup: bool
-    ) -> None:
+    def do_compile(key: str, *compile_arguments: Any) -> None:
+        options = compile_arguments[3]  # signature, device, constexprs, options, attrs, warmup
         target, backend = caches[2], caches[3]
         raise _Answered(BoundKey(key_text(fn, seen, options, backend, target), key))
 
@@ -59,8 +68,12 @@ def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
         return answer.key
     except (KeyError, TypeError, OverflowError, AttributeError) as error:
         name = getattr(fn.fn, "__qualname__", str(fn))
-        raise BindingError(f"{name}: Triton cannot bind this launch: {error}; check names, options and types") from error
-    raise BindingError(f"{fn}: Triton ran without asking for a key")  # pragma: no cover - no version does this
+        raise BindingError(
+            f"{name}: Triton cannot bind this launch: {error}; check names, options and types"
+        ) from error
+    raise BindingError(
+        f"{fn}: Triton ran without asking for a key"
+    )  # pragma: no cover - no version does this
 
 
 def bind_recipe(fn: Any, recipe: TritonRecipe) -> BoundKey:

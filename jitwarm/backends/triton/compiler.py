@@ -1,4 +1,7 @@
-"""The Triton backend of the plan: keys from the binder, compiles through Triton's own warm-up entry, loads on request."""
+"""The Triton backend of the plan:
+
+keys from the binder, compiles through Triton's own warm-up entry, loads on request.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,19 @@ from jitwarm.errors import RunError
 
 
 def compile_recipe(recipe: TritonRecipe) -> Any:
-    """Compile (or read from disk) the binary of a recipe and leave it in Triton's in-process cache; returns the CompiledKernel.
+    """Compile (or read from disk) the binary of a recipe and leave it in Triton's in-process cache;
+    returns the CompiledKernel.
 
-    Launches nothing and needs no GPU. Raises what Triton raises, and `RunError` where a user's `jit_cache_hook` skipped it.
+    Launches nothing and needs no GPU. Raises what Triton raises, and `RunError` where a user's
+    `jit_cache_hook` skipped it.
     """
     fn = function_at(recipe.kernel)
     kernel = fn.run(grid=(1,), warmup=True, **dict(recipe.arguments), **dict(recipe.options))
     if kernel is None:
-        raise RunError(f"{recipe.kernel}: a jit_cache_hook skipped this compile; remove the hook before warm-up")
+        raise RunError(
+            f"{recipe.kernel}: a jit_cache_hook skipped this compile; remove the hook before "
+            "warm-up"
+        )
     return kernel
 
 
@@ -34,20 +42,29 @@ class TritonBackend:
         self._device = 0
 
     def key(self, recipe: TritonRecipe) -> str:
-        """The canonical key that the recipe's launch has. Raises `BindingError` where Triton refuses it."""
+        """The canonical key that the recipe's launch has.
+
+        Raises `BindingError` where Triton refuses it.
+        """
         fn = function_at(recipe.kernel)
         bound = bind_recipe(fn, recipe)
         remember(fn, _current_device(), bound.in_process, bound.text)
         return bound.text
 
     def prepare(self, recipes: Iterable[TritonRecipe]) -> None:
-        """Create each function's cache entry in this thread: threads that touch a fresh one together lose entries."""
+        """Create each function's cache entry in this thread:
+
+        threads that touch a fresh one together lose entries.
+        """
         self._device = _current_device()
         for path in sorted({recipe.kernel for recipe in recipes}):
             function_at(path).device_caches[self._device]
 
     def enter_worker(self) -> None:
-        """Give a pool thread the device of the thread that called `prepare`: a new thread starts on device 0."""
+        """Give a pool thread the device of the thread that called `prepare`:
+
+        a new thread starts on device 0.
+        """
         if self._device:
             import torch
 
@@ -58,7 +75,10 @@ class TritonBackend:
         return compile_recipe(recipe)
 
     def load(self, artefact: Any) -> None:
-        """Build the launcher and load the module, so that the first launch pays neither. Raises OutOfResources if it cannot."""
+        """Build the launcher and load the module, so that the first launch pays neither.
+
+        Raises OutOfResources if it cannot.
+        """
         artefact._init_handles()
 
 

@@ -1,7 +1,8 @@
 """Count in-process hits: Triton reports none of them, and coverage needs every one.
 
-A hit is a look-up in the kernel cache that Triton keeps per function and device, so the cache is replaced by a dict that counts.
-Cost a launch: see docs/measurements.md (at most 0.5 us is the budget).
+A hit is a look-up in the kernel cache that Triton keeps per function and device, so the cache is
+replaced by a dict that counts. Cost a launch: see docs/measurements.md (at most 0.5 us is the
+budget).
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ def reset_counts() -> None:
 
 
 def hit_counts() -> dict[str, int]:
-    """Look-ups since the last reset by canonical key, sorted. A key that was compiled before anyone watched has its raw string."""
+    """Look-ups since the last reset by canonical key, sorted.
+
+    A key that was compiled before anyone watched has its raw string.
+    """
     counts: dict[str, int] = {}
     for (fn, device), recorder in list(_recorders.items()):
         for in_process, count in list(recorder.counts.items()):
@@ -76,7 +80,9 @@ def hit_counts() -> dict[str, int]:
 
 
 def start_counting() -> None:
-    """Count look-ups of every function that jitwarm has met, and of each one that misses from now on."""
+    """Count look-ups of every function that jitwarm has met, and of each one that misses from now
+    on.
+    """
     global _users
     _users += 1
     for fn in known_functions():
@@ -94,6 +100,9 @@ def stop_counting() -> None:
 
 
 def count_miss(fn: Any, device: int, in_process: str) -> None:
-    """Called on each miss: make sure that `fn` is counted, and count this launch if its look-up came before that."""
+    """Called on each miss:
+
+    make sure that `fn` is counted, and count this launch if its look-up came before that.
+    """
     if _users and (id(fn), device) not in _recorders:
         HitRecorder.install(fn, device).counts[in_process] = 1

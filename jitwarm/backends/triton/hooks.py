@@ -1,12 +1,13 @@
 """Where jitwarm watches Triton: two wrapped methods and one chained listener.
 
-* `JITFunction._do_compile` is reached on every in-process miss, before the disk cache or the compiler is asked: here a miss is
-  seen, named and, if a sink raises, refused.
-* `CompiledKernel._init_handles` builds the launcher and loads the module; Triton's own load hooks leave the launcher out (161 ms
-  against 0.2 ms on Triton 3.6), so the whole call is timed.
+* `JITFunction._do_compile` is reached on every in-process miss, before the disk cache or the
+  compiler is asked: here a miss is seen, named and, if a sink raises, refused.
+* `CompiledKernel._init_handles` builds the launcher and loads the module; Triton's own load hooks
+  leave the launcher out (161 ms against 0.2 ms on Triton 3.6), so the whole call is timed.
 * `knobs.compilation.listener` alone can tell a compile from a disk hit.
 
-In-process hits pass none of these; `hits.py` counts them. What is not seen: kernels compiled outside Triton's JIT runtime.
+In-process hits pass none of these; `hits.py` counts them. What is not seen: kernels compiled
+outside Triton's JIT runtime.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from jitwarm.backends.triton.naming import import_path
 
 
 @dataclass(slots=True)
-class Compile:
+class Miss:
     """One in-process miss while it is being served.
 
-    `kind` is None until Triton says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook returned True) are the other
-    ends. `stages` are milliseconds a compiler stage. `manual` is True for `kernel.warmup(...)`.
+    `kind` is None until Triton says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook
+    returned True) are the other ends. `stages` are milliseconds a compiler stage. `manual` is True
+    for `kernel.warmup(...)`.
     """
 
     kernel: str
@@ -42,10 +44,13 @@ class Compile:
 class Sink(Protocol):
     """Who wants to know. Called in the thread that launches or compiles."""
 
-    def on_miss(self, compile: Compile) -> Any:
-        """Before the disk cache or the compiler is asked. Raising refuses the launch; a returned object is used as the kernel."""
+    def on_miss(self, miss: Miss) -> Any:
+        """Before the disk cache or the compiler is asked.
 
-    def on_compiled(self, compile: Compile) -> None:
+        Raising refuses the launch; a returned object is used as the kernel.
+        """
+
+    def on_compiled(self, miss: Miss) -> None:
         """After it, whatever the end."""
 
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
@@ -60,7 +65,10 @@ _previous_listener: Callable[..., Any] | None = None
 
 
 def attach(sink: Sink) -> None:
-    """Add a sink; the first one installs the wrappers. Raises AttributeError if this Triton lacks a hook point."""
+    """Add a sink; the first one installs the wrappers.
+
+    Raises AttributeError if this Triton lacks a hook point.
+    """
     global _sinks
     with _lock:
         if not _sinks:
@@ -69,7 +77,10 @@ def attach(sink: Sink) -> None:
 
 
 def detach(sink: Sink) -> None:
-    """Remove a sink; the last one takes the wrappers out, except where somebody wrapped ours: there ours pass through."""
+    """Remove a sink; the last one takes the wrappers out, except where somebody wrapped ours:
+
+    there ours pass through.
+    """
     global _sinks
     with _lock:
         _sinks = tuple(other for other in _sinks if other is not sink)
@@ -78,7 +89,10 @@ def detach(sink: Sink) -> None:
 
 
 def prepay() -> None:
-    """Make the first refusal of a process cheap: Triton's first bind imports some fifty modules (40-63 ms)."""
+    """Make the first refusal of a process cheap:
+
+    Triton's first bind imports some fifty modules (40-63 ms).
+    """
     from jitwarm.backends.triton.probe import bind_probe
 
     bind_probe()
@@ -116,7 +130,9 @@ def _uninstall() -> None:
 
 
 def _chain_listener() -> None:
-    """Put our listener first and call the one that was there; a listener set later by others is chained at the next miss."""
+    """Put our listener first and call the one that was there; a listener set later by others is
+    chained at the next miss.
+    """
     global _previous_listener
     from triton import knobs
 
@@ -125,17 +141,27 @@ def _chain_listener() -> None:
         knobs.compilation.listener = _listener
 
 
-def _pack_args(self: Any, backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any) -> Any:
+def _pack_args(
+    self: Any, backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any
+) -> Any:
     """Keep the binder's pairs for `_do_compile`, which is called next and is not given them."""
     _local.specialization = (self, specialization)
     return _originals["pack"](self, backend, kwargs, bound_args, specialization, options)
 
 
 def _do_compile(
-    self: Any, key: str, signature: Any, device: Any, constexprs: Any, options: Any, attrs: Any, warmup: bool
+    self: Any,
+    key: str,
+    signature: Any,
+    device: Any,
+    constexprs: Any,
+    options: Any,
+    attrs: Any,
+    warmup: bool,
 ) -> Any:
     original = _originals["compile"]
-    fn, specialization = getattr(_local, "specialization", (None, None))
+    bound: tuple[Any, Any] = getattr(_local, "specialization", (None, None))
+    fn, specialization = bound
     _local.specialization = (None, None)
     if not _sinks:
         return original(self, key, signature, device, constexprs, options, attrs, warmup)
@@ -145,31 +171,31 @@ def _do_compile(
     text = key_text(self, specialization, options, backend, target)
     remember(self, device, key, text)
     count_miss(self, device, key)
-    compile = Compile(import_path(self), text, key, warmup)
+    miss = Miss(import_path(self), text, key, warmup)
     for sink in _sinks:
-        replacement = sink.on_miss(compile)
+        replacement = sink.on_miss(miss)
         if replacement is not None:
             self.device_caches[device][0][key] = replacement
             return replacement
     _chain_listener()
-    outer = getattr(_local, "compile", None)
-    _local.compile = compile
+    outer = getattr(_local, "miss", None)
+    _local.miss = miss
     start = time.perf_counter()
     try:
         kernel = original(self, key, signature, device, constexprs, options, attrs, warmup)
         if kernel is None:
-            compile.kind = "skipped"
+            miss.kind = "skipped"
         else:
-            kernel.jitwarm_key = (compile.kernel, text)  # a load names the key it belongs to
-        return kernel
+            kernel.jitwarm_key = (miss.kernel, text)  # a load names the key it belongs to
     except BaseException:
-        compile.kind = "failed"
+        miss.kind = "failed"
         raise
     finally:
-        compile.ms = (time.perf_counter() - start) * 1e3
-        _local.compile = outer
+        miss.ms = (time.perf_counter() - start) * 1e3
+        _local.miss = outer
         for sink in _sinks:
-            sink.on_compiled(compile)
+            sink.on_compiled(miss)
+    return kernel
 
 
 def _init_handles(self: Any) -> Any:
@@ -185,13 +211,17 @@ def _init_handles(self: Any) -> Any:
 
 
 def _listener(*, src: Any, metadata: Any, metadata_group: Any, times: Any, cache_hit: bool) -> None:
-    compile = getattr(_local, "compile", None)
-    if compile is not None:
-        compile.kind = "disk_hit" if cache_hit else "compile"
+    miss = getattr(_local, "miss", None)
+    if miss is not None:
+        miss.kind = "disk_hit" if cache_hit else "compile"
         stages = {"init": times.ir_initialization / 1e3}
         stages |= {name: us / 1e3 for name, us in times.lowering_stages}
-        compile.stages = {} if cache_hit else stages | {"store": times.store_results / 1e3}
+        miss.stages = {} if cache_hit else stages | {"store": times.store_results / 1e3}
     if _previous_listener is not None:
         _previous_listener(
-            src=src, metadata=metadata, metadata_group=metadata_group, times=times, cache_hit=cache_hit
+            src=src,
+            metadata=metadata,
+            metadata_group=metadata_group,
+            times=times,
+            cache_hit=cache_hit,
         )

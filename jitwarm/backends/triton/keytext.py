@@ -1,16 +1,18 @@
 """The canonical text of a Triton backend key, from what Triton's own binder says of a launch.
 
-    jitwarm.zoo.kernels.x._kernel[x_ptr:*fp32/D; n:i32/; stride:i32; BLOCK:constexpr=256]{cuda:90; num_warps=8}
+    jitwarm.zoo.kernels.x._kernel[x_ptr:*fp32/D; n:i32/; stride:i32; BLOCK:constexpr=256]{cuda:90;
+    num_warps=8}
 
-An argument is `name:type/class`: `D` divisible by 16, empty "specialised, and not divisible", no slash at all "not specialised"
-(the last two are different binaries); a compile-time value is `constexpr=value`. Options are those that differ from the backend's
-own defaults, so the text is the same in Triton 3.6 to 3.9, whose option sets differ.
+An argument is `name:type/class`: `D` divisible by 16, empty "specialised, and not divisible", no
+slash at all "not specialised" (the last two are different binaries); a compile-time value is
+`constexpr=value`. Options are those that differ from the backend's own defaults, so the text is the
+same in Triton 3.6 to 3.9, whose option sets differ.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from jitwarm import keys
@@ -19,10 +21,13 @@ from jitwarm.backends.triton.naming import import_path
 _defaults: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
-def key_text(fn: Any, specialization: Iterable[Any], options: Any, backend: Any, target: Any) -> str:
+def key_text(
+    fn: Any, specialization: Iterable[Any], options: Any, backend: Any, target: Any
+) -> str:
     """The canonical text of one launch.
 
-    `specialization` is the binder's list of (type, class) pairs in parameter order, `options` the parsed options of the backend.
+    `specialization` is the binder's list of (type, class) pairs in parameter order, `options` the
+    parsed options of the backend.
     """
     entries = list(specialization)
     arguments = "; ".join(
@@ -38,7 +43,9 @@ def key_text(fn: Any, specialization: Iterable[Any], options: Any, backend: Any,
 def specialization_from_compile(
     fn: Any, signature: Mapping[str, Any], constexprs: Mapping[Any, Any], attrs: Mapping[Any, Any]
 ) -> list[tuple[Any, Any]]:
-    """The (type, class) pairs behind the arguments of a compile that did not come through the binder (`preload`)."""
+    """The (type, class) pairs behind the arguments of a compile that did not come through the
+    binder (`preload`).
+    """
 
     def classes(kind: Any, path: tuple[int, ...]) -> Any:
         if isinstance(kind, tuple):
@@ -49,11 +56,16 @@ def specialization_from_compile(
             return None
         return "D" if any("divisibility" in str(name) for name, _ in attrs[path]) else ""
 
-    return [(signature[param.name], classes(signature[param.name], (i,))) for i, param in enumerate(fn.params)]
+    return [
+        (signature[param.name], classes(signature[param.name], (i,)))
+        for i, param in enumerate(fn.params)
+    ]
 
 
 def parse_key(text: str) -> tuple[str, dict[str, str]]:
-    """A backend key's kernel path and its fields, arguments and options alike (`target` names the architecture)."""
+    """A backend key's kernel path and its fields, arguments and options alike (`target` names the
+    architecture).
+    """
     kernel, _, rest = text.partition("[")
     arguments, _, settings = rest.rpartition("]{")
     fields: dict[str, str] = {}
@@ -70,7 +82,9 @@ def parse_key(text: str) -> tuple[str, dict[str, str]]:
 
 def _argument(kind: Any, cls: Any) -> str:
     if isinstance(kind, tuple):
-        inner = ", ".join(_argument(k, c) for k, c in zip(kind, cls or (None,) * len(kind), strict=True))
+        inner = ", ".join(
+            _argument(k, c) for k, c in zip(kind, cls or (None,) * len(kind), strict=True)
+        )
         return f"({inner})"
     if kind == "constexpr":
         return f"constexpr={_value(cls)}"
@@ -80,7 +94,9 @@ def _argument(kind: Any, cls: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    if hasattr(value, "cache_key") and hasattr(value, "fn"):  # a JITFunction passed as a compile-time value
+    if hasattr(value, "cache_key") and hasattr(
+        value, "fn"
+    ):  # a JITFunction passed as a compile-time value
         return import_path(value)
     return keys.canonical(value)
 
@@ -91,14 +107,18 @@ def _changed_options(options: Any, backend: Any, target: Any) -> list[str]:
     if defaults is None:
         defaults = _defaults[where] = dict(vars(backend.parse_options({})))
     unset = object()
-    changed = []
-    for name, value in sorted(vars(options).items()):
-        if value == defaults.get(name, unset):
-            continue
-        if name == "extern_libs":  # pairs of a name and an absolute path: the folder is not part of the key
-            value = tuple((lib, os.path.basename(path)) for lib, path in value)
-        changed.append(f"{name}={keys.canonical(value)}")
-    return changed
+    changed = {
+        name: value
+        for name, value in sorted(vars(options).items())
+        if value != defaults.get(name, unset)
+    }
+    if (
+        "extern_libs" in changed
+    ):  # pairs of a name and an absolute path: the folder is no part of it
+        changed["extern_libs"] = tuple(
+            (lib, Path(path).name) for lib, path in changed["extern_libs"]
+        )
+    return [f"{name}={keys.canonical(value)}" for name, value in changed.items()]
 
 
 def _split(text: str) -> list[str]:

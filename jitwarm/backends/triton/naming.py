@@ -11,17 +11,20 @@ from typing import Any
 from jitwarm.errors import DeclarationError
 
 _lock = threading.Lock()
-# Both directions are kept for the life of the process; the values keep the functions alive, so no id is ever reused.
+# Both directions are kept for the life of the process; the values keep the functions alive, so no
+# id is ever reused.
 _path_of: dict[int, tuple[Any, str]] = {}
 _function_at: dict[str, Any] = {}
 
 
 def import_path(fn: Any) -> str:
-    """The path under which `fn`, a JITFunction (or its interpreted twin), can be imported: `package.module.name`.
+    """The path under which `fn`, a JITFunction (or its interpreted twin), can be imported:
+    `package.module.name`.
 
-    The object is looked up in its module, because two JITFunctions over one Python function (`triton.jit(f.fn,
-    do_not_specialize=[...])` beside `f`) share module and qualified name and yet are other kernels. One that no module attribute
-    holds gets its qualified name and eight digits of the hash of what makes it another kernel.
+    The object is looked up in its module, because two JITFunctions over one Python function
+    (`triton.jit(f.fn, do_not_specialize=[...])` beside `f`) share module and qualified name and yet
+    are other kernels. One that no module attribute holds gets its qualified name and eight digits
+    of the hash of what makes it another kernel.
     """
     known = _path_of.get(id(fn))
     if known is not None:
@@ -42,7 +45,9 @@ def function_at(path: str) -> Any:
     try:
         fn = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise DeclarationError(f"{path}: no such kernel ({error}); keep the kernel importable from its module") from error
+        raise DeclarationError(
+            f"{path}: no such kernel ({error}); keep the kernel importable from its module"
+        ) from error
     import_path(fn)
     return fn
 
@@ -65,7 +70,10 @@ def _find(fn: Any) -> str:
 
 
 def _fingerprint(fn: Any) -> str:
-    """Eight digits over what tells two unnamed kernels apart: their source and what they do not specialise on."""
+    """Eight digits over what tells two unnamed kernels apart:
+
+    their source and what they do not specialise on.
+    """
     parts = (
         getattr(fn, "src", None) or getattr(fn.fn, "__qualname__", ""),
         repr(getattr(fn, "do_not_specialize", None)),

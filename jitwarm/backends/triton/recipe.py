@@ -11,9 +11,9 @@ from jitwarm import keys
 class TritonRecipe:
     """One launch of one kernel, reduced to what Triton's binder looks at.
 
-    `kernel` is the import path of the JITFunction; `arguments` are its arguments by name in kernel order, tensors as `TensorSpec`;
-    `options` are launch options such as `num_warps` in the order in which the launch writes them (the order is part of Triton's
-    in-process key, not of its binary).
+    `kernel` is the import path of the JITFunction; `arguments` are its arguments by name in kernel
+    order, tensors as `TensorSpec`; `options` are launch options such as `num_warps` in the order in
+    which the launch writes them (the order is part of Triton's in-process key, not of its binary).
     """
 
     kernel: str
@@ -22,5 +22,7 @@ class TritonRecipe:
 
     def canonical(self) -> str:
         """Text of the launch as declared: arguments and options as written."""
-        inner = ", ".join(f"{name}={keys.canonical(value)}" for name, value in self.arguments + self.options)
+        inner = ", ".join(
+            f"{name}={keys.canonical(value)}" for name, value in self.arguments + self.options
+        )
         return f"{self.kernel}({inner})"

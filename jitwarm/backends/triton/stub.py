@@ -1,10 +1,14 @@
-"""A Triton driver without a GPU: Triton's binder, compiler and cache are real, only the launcher does nothing."""
+"""A Triton driver without a GPU:
+
+Triton's binder, compiler and cache are real, only the launcher does nothing.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Facts of the part that each architecture stands for: shared memory a block can opt in to (bytes), multiprocessors.
+# Facts of the part that each architecture stands for: shared memory a block can opt in to (bytes),
+# multiprocessors.
 _PROPERTIES = {
     80: (166_912, 108),
     90: (232_448, 132),
@@ -17,15 +21,27 @@ ARCHES = tuple(f"sm{arch}" for arch in _PROPERTIES)
 
 
 class StubLauncher:
-    """Takes the place of the C launcher: it calls the launch hooks, as the C launcher does, and returns."""
+    """Takes the place of the C launcher:
+
+    it calls the launch hooks, as the C launcher does, and returns.
+    """
 
     def __init__(self, src: Any, metadata: Any) -> None:
         """Same arguments as Triton's launcher; neither is needed to launch nothing."""
 
     def __call__(
-        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, packed_metadata: Any,
-        launch_metadata: Any, enter_hook: Any, exit_hook: Any, *args: Any,
-    ) -> None:  # fmt: skip
+        self,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        stream: int,
+        function: Any,
+        packed_metadata: Any,
+        launch_metadata: Any,
+        enter_hook: Any,
+        exit_hook: Any,
+        *args: Any,
+    ) -> None:
         """One launch. The argument list is Triton's."""
         if enter_hook is not None:
             enter_hook(launch_metadata)
@@ -40,7 +56,9 @@ class StubUtils:
         """`arch` chooses the limits that Triton checks a kernel against."""
         self._shared, self._multiprocessors = _PROPERTIES[arch]
 
-    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+    def load_binary(
+        self, name: str, binary: bytes, shared: int, device: int
+    ) -> tuple[int, int, int, int, int]:
         """Module, function, registers, spills and the most threads a block may have."""
         return (1, 2, 0, 0, 1024)
 
@@ -49,7 +67,11 @@ class StubUtils:
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         """The limits that loading checks."""
-        return {"max_shared_mem": self._shared, "multiprocessor_count": self._multiprocessors, "warpSize": 32}
+        return {
+            "max_shared_mem": self._shared,
+            "multiprocessor_count": self._multiprocessors,
+            "warpSize": 32,
+        }
 
 
 class StubDriver:
@@ -87,7 +109,9 @@ class StubDriver:
 
 
 class NullKernel:
-    """Stands in Triton's kernel cache where a key replay wants to know which keys are asked for, and nothing else."""
+    """Stands in Triton's kernel cache where a key replay wants to know which keys are asked for,
+    and nothing else.
+    """
 
     function = None
     packed_metadata = None

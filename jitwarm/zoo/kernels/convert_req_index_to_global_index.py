@@ -271,7 +271,7 @@ class ConvertReqIndexToGlobalIndexKernel(
             (False, False, True, True, alone),
             (True, False, True, True, alone),
             (False, False, True, False, spread),
-            (False, False, True, ranks > 1, spread if ranks > 1 else alone),
+            (False, False, True, ranks > 1, spread),
         ]
         if getattr(parallel, "prefill_context_parallel_size", 1) > 1 and ranks > 1:
             modes.append((True, False, True, True, spread))

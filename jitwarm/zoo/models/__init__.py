@@ -1,0 +1,1 @@
+"""Model stacks: which layer registers what, and the launches of a step."""

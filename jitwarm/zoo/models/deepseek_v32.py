@@ -1,13 +1,16 @@
-"""DeepSeek-V3.2: 61 sparse MLA layers, each with an indexer, under decode context parallelism (DCP).
+"""DeepSeek-V3.2: 61 sparse MLA layers, each with an indexer, under decode context parallelism
+(DCP).
 
-What is real: which layer registers what and when, the buffers and how they are sliced, the order and arguments of the launches
-of nine kernels, on this rank. What is generated: the inputs of these kernels (projections, scores, the gathered parts of the
-other ranks). What is left out: projections, attention, experts and the top-k itself, so no token comes out.
+What is real: which layer registers what and when, the buffers and how they are sliced, the order
+and arguments of the launches of nine kernels, on this rank. What is generated: the inputs of these
+kernels (projections, scores, the gathered parts of the other ranks). What is left out: projections,
+attention, experts and the top-k itself, so no token comes out.
 
-Launch order of a step. Once: ComputeSlotMapping; PrepareUniformDecode for a decode part without padding;
-ComputePrefillMetadata; BuildPrefillChunkMetadata for each slice of each prefill chunk. In every layer: PackSeq and UnpackSeq
-around the decode scores; with DCP PackDCPTopkCandidates for the decode rows and for each prefill slice;
-ConvertReqIndexToGlobalIndex for all tokens; with DCP CorrectAttnCPOut for the decode tokens.
+Launch order of a step. Once: ComputeSlotMapping; PrepareUniformDecode for a decode part without
+padding; ComputePrefillMetadata; BuildPrefillChunkMetadata for each slice of each prefill chunk. In
+every layer: PackSeq and UnpackSeq around the decode scores; with DCP PackDCPTopkCandidates for the
+decode rows and for each prefill slice; ConvertReqIndexToGlobalIndex for all tokens; with DCP
+CorrectAttnCPOut for the decode tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +27,11 @@ from jitwarm.registry import owner
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
 from jitwarm.zoo.kernels.compute_prefill_metadata import compute_prefill_metadata
-from jitwarm.zoo.kernels.compute_slot_mapping import ComputeSlotMapping, block_table_width, compute_slot_mapping
+from jitwarm.zoo.kernels.compute_slot_mapping import (
+    ComputeSlotMapping,
+    block_table_width,
+    compute_slot_mapping,
+)
 from jitwarm.zoo.kernels.convert_req_index_to_global_index import convert_req_index_to_global_index
 from jitwarm.zoo.kernels.correct_attn_cp_out import correct_attn_cp_out
 from jitwarm.zoo.kernels.pack_dcp_topk_candidates import pack_dcp_topk_candidates
@@ -34,7 +41,8 @@ from jitwarm.zoo.kernels.unpack_seq import UnpackSeq, unpack_seq
 from jitwarm.zoo.models.prefill_chunks import MAX_SCORES
 from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
 
-# Attention backends: whether they attend to the indexer's selection. Only the selected one's kernels register.
+# Attention backends: whether they attend to the indexer's selection. Only the selected one's
+# kernels register.
 BACKENDS = {"FLASHMLA_SPARSE": True, "FLASHINFER_MLA_SPARSE": True, "FLASHMLA": False}
 # Before the KV cache is laid out the runner makes its block tables for the engine's default block.
 PLACEHOLDER_BLOCK_SIZE = 16
@@ -59,12 +67,16 @@ class DeepSeekV32:
     )
 
     def __init__(self, config: EngineConfig, device: Device) -> None:
-        """Build every layer; each registers its kernels. Raises `ScenarioError` for an attention backend that the model lacks."""
+        """Build every layer; each registers its kernels.
+
+        Raises `ScenarioError` for an attention backend that the model lacks.
+        """
         if config.attention_backend not in BACKENDS:
             raise ScenarioError(
                 "model deepseek-v3.2",
                 "$.attention_backend",
-                f"unknown backend {config.attention_backend!r}: expected one of {', '.join(BACKENDS)}",
+                f"unknown backend {config.attention_backend!r}: expected one of "
+                f"{', '.join(BACKENDS)}",
             )
         self.config, self.device = config, device.torch_device
         self.sparse = BACKENDS[config.attention_backend]
@@ -91,11 +103,17 @@ class DeepSeekV32:
                 compute_prefill_metadata.register_warmup()
             if self.world > 1:
                 correct_attn_cp_out.register_warmup(
-                    output_dtype=torch.bfloat16, num_heads=self.local_heads, head_dim=model.kv_lora_rank, is_base_e=True
+                    output_dtype=torch.bfloat16,
+                    num_heads=self.local_heads,
+                    head_dim=model.kv_lora_rank,
+                    is_base_e=True,
                 )
 
     def bind_kv_cache(self) -> None:
-        """The cache is allocated: its geometry is known, and what depends on it registers for good."""
+        """The cache is allocated:
+
+        its geometry is known, and what depends on it registers for good.
+        """
         block_size = self.config.cache_config.block_size
         self._register_block_table(block_size)
         if self.sparse:
@@ -106,7 +124,10 @@ class DeepSeekV32:
         self.scratch = _Scratch(self.config, self.device, self.local_heads * self.world)
 
     def set_up(self) -> None:
-        """Every torch operator of a step once: the fill of the buffers, with decodes and a sliced prefill."""
+        """Every torch operator of a step once:
+
+        the fill of the buffers, with decodes and a sliced prefill.
+        """
         limits = self.config.scheduler_config
         if min(limits.max_num_seqs, limits.max_num_batched_tokens) >= 2:
             self.buffers.fill(Batch((1,), (1,), (0,)))
@@ -130,7 +151,9 @@ class DeepSeekV32:
                 total_cp_world_size=self.world,
                 total_cp_rank=self.rank,
                 cp_kv_cache_interleave_size=min(parallel.cp_kv_cache_interleave_size, block_size),
-                block_table_stride=block_table_width(self.config.model_config.max_model_len, block_size, self.world),
+                block_table_stride=block_table_width(
+                    self.config.model_config.max_model_len, block_size, self.world
+                ),
             )
 
     def _metadata(self, batch: Batch, chunks: list[ChunkTensors]) -> None:
@@ -185,19 +208,32 @@ class DeepSeekV32:
                     cu_seqlen_ke=scratch.ends[: stop - start],
                 )
 
-    def _layer_launches(self, batch: Batch, chunks: list[ChunkTensors]) -> list[Callable[[], object]]:
-        """The launches of one layer, in order. Their slices are taken once: all layers read the same buffers."""
+    def _layer_launches(
+        self, batch: Batch, chunks: list[ChunkTensors]
+    ) -> list[Callable[[], object]]:
+        """The launches of one layer, in order.
+
+        Their slices are taken once: all layers read the same buffers.
+        """
         launches: list[Callable[[], object]] = []
         decodes = batch.num_decodes
         if self.sparse:
             if decodes:
                 launches += self._decode_indexer(decodes)
             if self.world > 1:
-                launches += [self._prefill_candidates(chunk, *bounds) for chunk in chunks for bounds in chunk.chunk.slices]
+                launches += [
+                    self._prefill_candidates(chunk, *bounds)
+                    for chunk in chunks
+                    for bounds in chunk.chunk.slices
+                ]
             launches.append(self._convert(batch))
         if self.world > 1 and decodes:
             view = self.scratch.views(decodes)
-            launches.append(lambda: correct_attn_cp_out(view.outputs, view.lses, self.rank, is_base_e=True, vlse=view.vlse))
+            launches.append(
+                lambda: correct_attn_cp_out(
+                    view.outputs, view.lses, self.rank, is_base_e=True, vlse=view.vlse
+                )
+            )
         return launches
 
     def _decode_indexer(self, decodes: int) -> list[Callable[[], object]]:
@@ -209,13 +245,19 @@ class DeepSeekV32:
             lambda: unpack_seq(selected, lengths, topk, total=decodes),
         ]
         if self.world > 1:
-            columns = min(-(-self.config.model_config.max_model_len // self.world), MAX_SCORES // decodes)
+            columns = min(
+                -(-self.config.model_config.max_model_len // self.world), MAX_SCORES // decodes
+            )
             launches.append(self._candidates(decodes, columns, topk, None))
         return launches
 
-    def _prefill_candidates(self, chunk: ChunkTensors, start: int, stop: int) -> Callable[[], object]:
+    def _prefill_candidates(
+        self, chunk: ChunkTensors, start: int, stop: int
+    ) -> Callable[[], object]:
         rows = stop - start
-        return self._candidates(rows, chunk.context, self.scratch.topk[start:stop], self.scratch.starts[:rows])
+        return self._candidates(
+            rows, chunk.context, self.scratch.topk[start:stop], self.scratch.starts[:rows]
+        )
 
     def _candidates(
         self, rows: int, columns: int, topk: torch.Tensor, row_starts: torch.Tensor | None
@@ -233,7 +275,10 @@ class DeepSeekV32:
         )
 
     def _convert(self, batch: Batch) -> Callable[[], object]:
-        """Physical rows of the selected tokens: with counts for decodes, in place for a bf16 prefill, by rank under DCP."""
+        """Physical rows of the selected tokens:
+
+        with counts for decodes, in place for a bf16 prefill, by rank under DCP.
+        """
         scratch, buffers, tokens = self.scratch, self.buffers, batch.num_tokens
         block_size = self.config.cache_config.block_size
         req_id, table = buffers.req_id[:tokens], buffers.block_table[: len(batch.query_lens)]
@@ -253,7 +298,9 @@ class DeepSeekV32:
                 valid_counts=counts,
                 return_valid_counts=True,
             )
-        workspace = batch.num_prefills > 0 and self.config.cache_config.cache_dtype.startswith("fp8")
+        workspace = batch.num_prefills > 0 and self.config.cache_config.cache_dtype.startswith(
+            "fp8"
+        )
         counting = workspace or not batch.num_prefills
         return lambda: convert_req_index_to_global_index.convert(
             req_id,
@@ -272,7 +319,7 @@ class DeepSeekV32:
 
 @dataclass(frozen=True, slots=True)
 class _Gathered:
-    """Attention output of all ranks' heads and the gathered log-sum-exps, for some decode tokens."""
+    """Attention output of all ranks' heads and the gathered log-sum-exps of some decode tokens."""
 
     outputs: torch.Tensor
     lses: torch.Tensor
@@ -280,26 +327,48 @@ class _Gathered:
 
 
 class _Scratch:
-    """Inputs and outputs of the layers' kernels, shared by all layers; contents are generated where they are read as indices."""
+    """Inputs and outputs of the layers' kernels, shared by all layers; contents are generated where
+    they are read as indices.
+    """
 
     def __init__(self, config: EngineConfig, device: str, gathered_heads: int) -> None:
         scheduler, model = config.scheduler_config, config.model_config.hf_config
-        rows, tokens, topk = scheduler.max_num_seqs, scheduler.max_num_batched_tokens, model.index_topk
+        rows, tokens, topk = (
+            scheduler.max_num_seqs,
+            scheduler.max_num_batched_tokens,
+            model.index_topk,
+        )
         self.heads, self.head_dim = gathered_heads, model.kv_lora_rank
         self.world = config.parallel_config.decode_context_parallel_size
-        width = block_table_width(config.model_config.max_model_len, config.cache_config.block_size, self.world)
+        width = block_table_width(
+            config.model_config.max_model_len, config.cache_config.block_size, self.world
+        )
 
         def empty(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
         generator = torch.Generator(device="cpu").manual_seed(1)
-        ids = torch.randint(-1, config.model_config.max_model_len, (tokens, topk), dtype=torch.int32, generator=generator)
+        ids = torch.randint(
+            -1,
+            config.model_config.max_model_len,
+            (tokens, topk),
+            dtype=torch.int32,
+            generator=generator,
+        )
         self.topk = ids.to(device)
         self.selected = self.topk[:rows].clone().view(-1, 1, topk)
-        self.queries = torch.zeros(rows, model.index_n_heads * model.index_head_dim, dtype=INDEXER_DTYPE, device=device)
+        self.queries = torch.zeros(
+            rows, model.index_n_heads * model.index_head_dim, dtype=INDEXER_DTYPE, device=device
+        )
         self.packed_queries = self.queries.new_empty(rows, 1, self.queries.shape[1])
-        self.scores = empty(MAX_SCORES, dtype=torch.float32) if self.world > 1 else empty(0, dtype=torch.float32)
-        self.candidates = empty(tokens, topk, 2, dtype=torch.float32) if self.world > 1 else empty(0)
+        self.scores = (
+            empty(MAX_SCORES, dtype=torch.float32)
+            if self.world > 1
+            else empty(0, dtype=torch.float32)
+        )
+        self.candidates = (
+            empty(tokens, topk, 2, dtype=torch.float32) if self.world > 1 else empty(0)
+        )
         self.rows, self.counts = empty(tokens, topk), empty(tokens)
         self.starts, self.ends = empty(tokens), empty(tokens)
         self.token_to_seq = empty(min(rows, tokens) * config.model_config.max_model_len)
@@ -309,11 +378,15 @@ class _Scratch:
         self.prefill_request_id = torch.full((tokens,), -1, dtype=torch.int32, device=device)
         self.workspace_start = torch.zeros(rows, dtype=torch.int32, device=device)
         # Zeros would hide nothing here: these are only read as numbers, never as indices.
-        self.outputs = torch.randn(rows, self.heads, self.head_dim, dtype=torch.bfloat16, device=device)
+        self.outputs = torch.randn(
+            rows, self.heads, self.head_dim, dtype=torch.bfloat16, device=device
+        )
         self.lses = torch.randn(self.world * rows * self.heads, dtype=torch.float32, device=device)
         self.vlse = empty(rows, self.heads, dtype=torch.float32)
 
     def views(self, tokens: int) -> _Gathered:
-        """The gathered tensors of the first `tokens` decode tokens, contiguous as an all-gather leaves them."""
+        """The gathered tensors of the first `tokens` decode tokens, contiguous as an all-gather
+        leaves them.
+        """
         lses = self.lses[: self.world * tokens * self.heads].view(self.world, tokens, self.heads)
         return _Gathered(self.outputs[:tokens], lses, self.vlse[:tokens])

@@ -1,7 +1,9 @@
-"""How a sparse indexer cuts the prefill requests of a step: into chunks of requests, and a large one into slices of queries.
+"""How a sparse indexer cuts the prefill requests of a step: into chunks of requests, and a large
+one into slices of queries.
 
-The scores of a chunk are a float32 matrix of its queries times its context, so both are bounded by a scratch buffer. Consecutive
-requests share a chunk while the matrix fits; a request too large for it alone is sliced along its queries.
+The scores of a chunk are a float32 matrix of its queries times its context, so both are bounded by
+a scratch buffer. Consecutive requests share a chunk while the matrix fits; a request too large for
+it alone is sliced along its queries.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ MAX_SCORES = 512 * 2**20 // 4
 
 @dataclass(frozen=True, slots=True)
 class PrefillChunk:
-    """Requests `[first, last)` of the prefill part of a batch, and the query slices `[start, stop)` of them, chunk-relative."""
+    """Requests `[first, last)` of the prefill part of a batch, and the query slices `[start, stop)`
+    of them, chunk-relative.
+    """
 
     first: int
     last: int
@@ -24,22 +28,31 @@ class PrefillChunk:
     slices: tuple[tuple[int, int], ...]
 
 
-def prefill_chunks(query_lens: Sequence[int], seq_lens: Sequence[int], max_scores: int = MAX_SCORES) -> Iterator[PrefillChunk]:
+def prefill_chunks(
+    query_lens: Sequence[int], seq_lens: Sequence[int], max_scores: int = MAX_SCORES
+) -> Iterator[PrefillChunk]:
     """The chunks of prefill requests with these new-token and context lengths."""
     first = 0
     while first < len(query_lens):
         last, queries, context = first + 1, query_lens[first], seq_lens[first]
-        while last < len(query_lens) and (queries + query_lens[last]) * (context + seq_lens[last]) <= max_scores:
+        while (
+            last < len(query_lens)
+            and (queries + query_lens[last]) * (context + seq_lens[last]) <= max_scores
+        ):
             queries += query_lens[last]
             context += seq_lens[last]
             last += 1
         rows = max(1, min(queries, max_scores // context))
         slices = tuple((start, min(start + rows, queries)) for start in range(0, queries, rows))
-        yield PrefillChunk(first, last, tuple(query_lens[first:last]), tuple(seq_lens[first:last]), slices)
+        yield PrefillChunk(
+            first, last, tuple(query_lens[first:last]), tuple(seq_lens[first:last]), slices
+        )
         first = last
 
 
 def local_length(length: int, rank: int, world: int, interleave: int) -> int:
-    """Tokens of a sequence of `length` that `rank` holds when `world` ranks take turns of `interleave` tokens."""
+    """Tokens of a sequence of `length` that `rank` holds when `world` ranks take turns of
+    `interleave` tokens.
+    """
     whole, rest = divmod(length, world * interleave)
     return whole * interleave + min(max(rest - rank * interleave, 0), interleave)

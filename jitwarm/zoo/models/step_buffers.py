@@ -1,6 +1,8 @@
-"""The persistent buffers of a model runner: larger than any batch, filled once a step, sliced as engines slice them.
+"""The persistent buffers of a model runner: larger than any batch, filled once a step, sliced as
+engines slice them.
 
-Slices decide keys: `seq_lens[num_decodes:]` starts at an address that 16 does not divide unless num_decodes is a multiple of 4.
+Slices decide keys: `seq_lens[num_decodes:]` starts at an address that 16 does not divide unless
+num_decodes is a multiple of 4.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from jitwarm.zoo.models.prefill_chunks import PrefillChunk, local_length, prefil
 
 @dataclass(frozen=True, slots=True)
 class ChunkTensors:
-    """Device metadata of one prefill chunk, each tensor an aligned allocation of its own (a row of a scratch matrix).
+    """Device metadata of one prefill chunk, each tensor an aligned allocation of its own (a row of
+    a scratch matrix).
 
-    query_start_loc int32 [Q+1] rebased to the chunk, cu_seq_lens int32 [Q+1] global, row_starts int32 [Q+1] local; `context` is
-    the number of key columns of this rank.
+    query_start_loc int32 [Q+1] rebased to the chunk, cu_seq_lens int32 [Q+1] global, row_starts
+    int32 [Q+1] local; `context` is the number of key columns of this rank.
     """
 
     chunk: PrefillChunk
@@ -42,7 +45,9 @@ class StepBuffers:
         rows, tokens = scheduler.max_num_seqs, scheduler.max_num_batched_tokens
         self.world, self.rank = parallel.decode_context_parallel_size, parallel.dcp_rank
         self.interleave = parallel.cp_kv_cache_interleave_size
-        self.width = block_table_width(config.model_config.max_model_len, config.cache_config.block_size, self.world)
+        self.width = block_table_width(
+            config.model_config.max_model_len, config.cache_config.block_size, self.world
+        )
         self.seq_lens = _ints(rows, device)
         self.query_start_loc = _ints(rows + 1, device)
         self.positions = torch.zeros(tokens, dtype=torch.int64, device=device)
@@ -50,11 +55,15 @@ class StepBuffers:
         self.slot_mapping = torch.full((tokens,), -1, dtype=torch.int64, device=device)
         generator = torch.Generator(device="cpu").manual_seed(0)
         self.block_table = torch.randint(
-            config.cache_config.num_blocks, (rows, self.width), dtype=torch.int32, generator=generator
+            config.cache_config.num_blocks,
+            (rows, self.width),
+            dtype=torch.int32,
+            generator=generator,
         ).to(device)
         self.decode_lens = torch.ones(rows, dtype=torch.int32, device=device)
         self.replay_start = _ints(rows, device)
-        # Rows of a multiple of 32 int32: each row starts at an address that 16 divides, as a fresh allocation does.
+        # Rows of a multiple of 32 int32: each row starts at an address that 16 divides, as a fresh
+        # allocation does.
         self._stride = -(-(rows + 1) // 32) * 32
         self._chunks = torch.zeros(0, self._stride, dtype=torch.int32, device=device)
 
@@ -78,9 +87,16 @@ class StepBuffers:
 
     def _chunk_tensors(self, chunk: PrefillChunk, index: int, decodes: int) -> ChunkTensors:
         count = len(chunk.query_lens)
-        local = [local_length(length, self.rank, self.world, self.interleave) for length in chunk.seq_lens]
+        local = [
+            local_length(length, self.rank, self.world, self.interleave)
+            for length in chunk.seq_lens
+        ]
         table = np.zeros((3, count + 1), dtype=np.int32)
-        np.cumsum(np.array([chunk.query_lens, chunk.seq_lens, local], dtype=np.int32), axis=1, out=table[:, 1:])
+        np.cumsum(
+            np.array([chunk.query_lens, chunk.seq_lens, local], dtype=np.int32),
+            axis=1,
+            out=table[:, 1:],
+        )
         rows = self._chunks[3 * index : 3 * index + 3, : count + 1]
         rows.copy_(torch.from_numpy(table))
         return ChunkTensors(

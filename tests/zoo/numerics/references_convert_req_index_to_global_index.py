@@ -20,7 +20,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Prefill:
-    """Which rows read the gathered workspace: request [T] (-1: a decode row), start [P], rows per rank."""
+    """Which rows read the gathered workspace:
+
+    request [T] (-1: a decode row), start [P], rows per rank.
+    """
 
     request: np.ndarray
     start: np.ndarray
@@ -30,7 +33,10 @@ class Prefill:
 def physical_row(
     token: int, table_row: np.ndarray, layout: Layout, prefill: tuple[int, int] | None
 ) -> int:
-    """The physical row of one token, or -1. `prefill` is (workspace start, rows per rank) in a prefill row."""
+    """The physical row of one token, or -1.
+
+    `prefill` is (workspace start, rows per rank) in a prefill row.
+    """
     turn, world = layout.interleave, layout.world_size
     owner = token // turn % world
     local = token // (world * turn) * turn + token % turn

@@ -8,7 +8,9 @@ import numpy as np
 def correct_attn_cp_out(
     outputs: np.ndarray, lses: np.ndarray, index: int, *, is_base_e: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Corrected outputs [B, H, D] in float64 (not yet rounded to the output dtype) and the merged lse [B, H]."""
+    """Corrected outputs [B, H, D] in float64 (not yet rounded to the output dtype) and the merged
+    lse [B, H].
+    """
     exp, log = (np.exp, np.log) if is_base_e else (np.exp2, np.log2)
     wide = lses.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -1,4 +1,7 @@
-"""BuildPrefillChunkMetadata against a plain reference: exact, every element of the three outputs."""
+"""BuildPrefillChunkMetadata against a plain reference:
+
+exact, every element of the three outputs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ def cumulative(values):
 
 
 def chunk(query_lens, contexts, ratio):
-    """The tensors of a chunk: query_start_loc, uncompressed lengths, cumulative compressed lengths."""
+    """The tensors of a chunk:
+
+    query_start_loc, uncompressed lengths, cumulative compressed lengths.
+    """
     seq_lens = (np.array(query_lens) + np.array(contexts)).astype(np.int32)
     return cumulative(query_lens), seq_lens, cumulative(seq_lens // ratio)
 

@@ -1,4 +1,7 @@
-"""ComputePrefillMetadata against a plain reference: exact, and nothing written past the requests."""
+"""ComputePrefillMetadata against a plain reference:
+
+exact, and nothing written past the requests.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ SPARE = 3  # entries that the output holds beyond the requests
 
 
 def random_case(rng, decodes, prefills, *, replay=True):
-    """Lengths of decode requests first; some prefill requests are padding, shorter than their query."""
+    """Lengths of decode requests first; some prefill requests are padding, shorter than their
+    query.
+    """
     requests = decodes + prefills
     query_lens = np.where(np.arange(requests) < decodes, 1, rng.integers(0, 40, requests))
     contexts = rng.integers(-3, 300, requests)

@@ -1,7 +1,7 @@
 """ConvertReqIndexToGlobalIndex against a plain reference: exact, every element of both outputs.
 
-Where several programs share a row the order of a compacted row is unspecified: rows are then compared sorted.
-"""
+Where several programs share a row the order of a compacted row is unspecified: rows are then
+compared sorted."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_slices_at_any_offset(rng, at_offset, poison, offset, count):
     layout = Layout(16, 16)
     prefill = random_prefill(rng, 5)
     case = random_case(rng, 5, 128, layout)
-    move = lambda values: at_offset(values, offset)  # noqa: E731 - the same call everywhere
+    move = lambda values: at_offset(values, offset)
     check_convert(case, layout, move, poison, count=count, prefill=prefill)
 
 
@@ -285,7 +285,9 @@ def test_what_does_not_fit_is_refused(to_device):
             call(**entry, out=to_device(tokens)[:1])
         with pytest.raises(BindingError, match="valid_counts must be"):
             call(
-                **entry, valid_counts=to_device(tokens.astype(np.int64))[:, 0], return_valid_counts=True
+                **entry,
+                valid_counts=to_device(tokens.astype(np.int64))[:, 0],
+                return_valid_counts=True,
             )
     with pytest.raises(BindingError, match="rank 2 of 2"):
         call(**spread | {"dcp_rank": 2})

@@ -114,7 +114,9 @@ def test_an_empty_shard_leaves_exactly_zero(to_device):
 
 def test_nan_of_a_shard_with_context_is_not_hidden(to_device):
     outputs = np.full((1, 1, 2), np.nan, np.float32)
-    result, _ = correct_attn_cp_out(to_device(outputs), to_device(np.zeros((2, 1, 1), np.float32)), 1)
+    result, _ = correct_attn_cp_out(
+        to_device(outputs), to_device(np.zeros((2, 1, 1), np.float32)), 1
+    )
     assert result.isnan().all()
 
 

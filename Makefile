@@ -1,0 +1,59 @@
+# Two commands do everything, set-up included: `make run` runs the main job, `make test` passes the tests.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The lowest supported Triton is tested beside the one that pip chooses (the highest).
+LOWEST_TRITON := 3.6.0
+LOWEST := $(VENV)/triton-$(LOWEST_TRITON)
+SCENARIO ?= scenarios/
+# The one torch that the tests were run with; on a GPU machine set TORCH= to keep the torch that is there.
+TORCH ?= torch==2.13.0
+
+.PHONY: setup run test test-lowest numerics check format bench clean
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	touch $@
+
+$(LOWEST)/ready: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --no-deps --target $(LOWEST) triton==$(LOWEST_TRITON)
+	touch $@
+
+run: setup
+	$(BIN)/jitwarm run $(SCENARIO) --quick
+
+test: check numerics test-lowest
+	$(BIN)/python -m pytest
+
+# What depends on Triton, once more with the lowest version.
+test-lowest: $(LOWEST)/ready
+	PYTHONPATH=$(LOWEST) TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/zoo/numerics -m 'not gpu'
+	PYTHONPATH=$(LOWEST) $(BIN)/python -m pytest -m 'triton and not gpu'
+
+# Kernels against their references, in Triton's interpreter: a process of its own, because the interpreter replaces @triton.jit.
+numerics: setup
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/zoo/numerics -m 'not gpu'
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_architecture.py
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: setup
+	$(BIN)/asv machine --yes
+	$(BIN)/asv run 'HEAD^!' --show-stderr
+	$(BIN)/asv publish
+
+clean:
+	rm -rf $(VENV) reports/out reports/asv build *.egg-info
