@@ -66,6 +66,8 @@ def _run(options: argparse.Namespace) -> int:
         try:
             measured = measure(case, settings, _note)
         except ArmFailed as error:
+            if error.exit_code == USAGE:
+                raise  # nothing was measured, so nothing is written
             atomic.write_bytes(
                 folder / "failed.json", encode({"error": str(error), "trace": error.trace})
             )

@@ -26,9 +26,8 @@ class ParallelConfig:
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """The paged KV cache:
-
-    `block_size` in tokens, `num_blocks` in blocks, `cache_dtype` as in `"bf16"` or `"fp8_ds_mla"`.
+    """The paged KV cache: `block_size` in tokens, `num_blocks` in blocks, `cache_dtype` as in
+    `"bf16"` or `"fp8_ds_mla"`.
     """
 
     block_size: int = 64

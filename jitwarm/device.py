@@ -23,10 +23,7 @@ class Device:
 
     @property
     def torch_device(self) -> str:
-        """Where tensors of this device are made:
-
-        real CUDA memory, or host memory under the stub.
-        """
+        """Where tensors of this device are made: real CUDA memory, or host memory under the stub."""
         return "cuda" if self.kind == "cuda" else "cpu"
 
     def synchronize(self) -> None:
@@ -141,9 +138,8 @@ def _open_cuda(arch: str | None) -> Device:
 
 
 def _gpu_arch() -> str | None:
-    """Asks the driver's management tool rather than CUDA:
-
-    a context in the parent would cost memory and forbid nothing useful.
+    """Asks the driver's management tool rather than CUDA: a context in the parent would cost memory
+    and forbid nothing useful.
     """
     answer = _nvidia_smi("compute_cap")
     return None if answer is None else "sm" + answer.replace(".", "")

@@ -24,9 +24,8 @@ def jobs() -> int | None:
 
 
 def cache_dir() -> Path | None:
-    """JITWARM_CACHE_DIR:
-
-    where jitwarm keeps what it stores itself; unset means a folder of the user's cache.
+    """JITWARM_CACHE_DIR: where jitwarm keeps what it stores itself; unset means a folder of the
+    user's cache.
     """
     value = os.environ.get("JITWARM_CACHE_DIR")
     return Path(value) if value else None

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches
-from jitwarm.errors import WorkerError
+from jitwarm.errors import UsageError, WorkerError
 from jitwarm.jobs import Answer, Job, Reply, read_reply
 from jitwarm.scenario import Case
 
@@ -30,10 +30,8 @@ SIDE_BY_SIDE = 2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run:
-
-    samples an arm, steps of the traffic (None: the scenario's), device kind, compile threads,
-    monitor mode.
+    """How to run: samples an arm, steps of the traffic (None: the scenario's), device kind, compile
+    threads, monitor mode.
     """
 
     samples: int = 1
@@ -100,7 +98,7 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
                 try:
                     answers[arm].append(run_process(job, cache, root))
                 except ArmFailed as error:
-                    if arm == "loaded":
+                    if arm == "loaded" or error.exit_code == UsageError.exit_code:
                         raise
                     failures.append(f"arm {arm} failed: {error}")
         ranks, plan = _other_ranks(case, settings, root, note)
@@ -124,9 +122,8 @@ def warm_case(case: Case, settings: Settings) -> Answer:
 
 
 def needed_keys(case: Case, settings: Settings, rank: int) -> Answer:
-    """Replay the traffic with an empty plan and no compiler:
-
-    exactly the backend keys that its launches ask for.
+    """Replay the traffic with an empty plan and no compiler: exactly the backend keys that its
+    launches ask for.
     """
     with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
         job = _job(case, "cold", (rank,), settings.steps_of(case), settings, progress=False)

@@ -101,9 +101,8 @@ def _dataclass_text(value: Any) -> str:
 
 
 def _library_text(value: Any) -> str:
-    """Text of the few library objects that are values:
-
-    recognised by name, so that none of the libraries is imported.
+    """Text of the few library objects that are values: recognised by name, so that none of the
+    libraries is imported.
     """
     kind = type(value)
     root = kind.__module__.partition(".")[0]

@@ -1,6 +1,5 @@
-"""The subject of a scenario:
-
-a model that registers its kernels while it is built and launches them step by step.
+"""The subject of a scenario: a model that registers its kernels while it is built and launches them
+step by step.
 """
 
 from __future__ import annotations
@@ -32,16 +31,13 @@ class Model(Protocol):
         """Launch the kernels of one step, in order, on real tensors."""
 
     def bind_kv_cache(self) -> None:
-        """Optional:
-
-        called once the cache is allocated, in a scope whose registrations supersede earlier ones of
-        the same owner.
+        """Optional: called once the cache is allocated, in a scope whose registrations supersede
+        earlier ones of the same owner.
         """
 
     def set_up(self) -> None:
-        """Optional:
-
-        run every torch operator of a step once on scratch memory, and none of the kernels.
+        """Optional: run every torch operator of a step once on scratch memory, and none of the
+        kernels.
         """
 
 

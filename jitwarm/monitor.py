@@ -95,9 +95,8 @@ class Monitor:
         self.stop()
 
     def begin_serving(self) -> None:
-        """Start-up is over:
-
-        forget the look-ups that warm-up made, so that `launches` counts traffic alone.
+        """Start-up is over: forget the look-ups that warm-up made, so that `launches` counts
+        traffic alone.
         """
         hits.reset_counts()
 

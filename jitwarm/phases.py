@@ -1,6 +1,5 @@
-"""Which part of a process's life an event belongs to:
-
-`warm` (start-up), `serve` (traffic) or `capture` (a graph being recorded).
+"""Which part of a process's life an event belongs to: `warm` (start-up), `serve` (traffic) or
+`capture` (a graph being recorded).
 """
 
 from __future__ import annotations

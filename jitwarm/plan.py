@@ -22,9 +22,8 @@ from jitwarm.registry import JitWarmupRegistry, Request, outside_scope
 
 
 class PlanKey(msgspec.Struct, frozen=True):
-    """One declared key and its backend key, without the recipe:
-
-    what is stored and shown. Ids are hashes of the texts.
+    """One declared key and its backend key, without the recipe: what is stored and shown. Ids are
+    hashes of the texts.
     """
 
     kernel: str
@@ -213,9 +212,8 @@ def _silent_findings(rows: Iterable[KernelRow]) -> Iterable[Finding]:
 
 
 def _collision_findings(items: Iterable[PlanItem]) -> Iterable[Finding]:
-    """Spaces that hold two constants which Triton's in-process memo takes for one:
-
-    1, True and 1.0, or 0.0 and -0.0.
+    """Spaces that hold two constants which Triton's in-process memo takes for one: 1, True and 1.0,
+    or 0.0 and -0.0.
     """
     seen: dict[str, dict[str, str]] = {}
     for item in items:

@@ -22,9 +22,8 @@ class DeviceRecord(msgspec.Struct, frozen=True):
 
 
 class FunnelRecord(msgspec.Struct, frozen=True):
-    """The dedup funnel:
-
-    registrations of all layers down to binaries, and what arm `loaded` did with them.
+    """The dedup funnel: registrations of all layers down to binaries, and what arm `loaded` did
+    with them.
     """
 
     layers: int

@@ -101,9 +101,8 @@ class JitWarmupRegistry:
 
     @classmethod
     def capture(cls, init: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorate a runner's `__init__(self, config, ...)`:
-
-        it runs inside a new registry, `self.jit_warmup_registry`.
+        """Decorate a runner's `__init__(self, config, ...)`: it runs inside a new registry,
+        `self.jit_warmup_registry`.
         """
 
         @functools.wraps(init)
@@ -193,9 +192,8 @@ class JitWarmupRegistry:
 
 @contextmanager
 def owner(name: str) -> Iterator[None]:
-    """Name who registers:
-
-    a layer or a component, as in `model.layers.3.indexer`. The innermost name wins.
+    """Name who registers: a layer or a component, as in `model.layers.3.indexer`. The innermost
+    name wins.
     """
     token = _owner.set(name)
     try:
@@ -205,9 +203,8 @@ def owner(name: str) -> Iterator[None]:
 
 
 def outside_scope() -> dict[str, int]:
-    """Registrations of this process that no registry took, by kernel name:
-
-    kernels that will not be warmed.
+    """Registrations of this process that no registry took, by kernel name: kernels that will not be
+    warmed.
     """
     return dict(sorted(_outside.items()))
 

@@ -75,10 +75,8 @@ class Mix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An explicit step:
-
-    sequence lengths of its decodes, query lengths of its prefills with their earlier context,
-    padding rows.
+    """An explicit step: sequence lengths of its decodes, query lengths of its prefills with their
+    earlier context, padding rows.
     """
 
     decode_lens: tuple[AtLeastOne, ...] = ()
@@ -88,10 +86,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is replayed:
-
-    explicit steps first, then generated ones, `steps` in all (arm `loaded`; the other arms take
-    50).
+    """What is replayed: explicit steps first, then generated ones, `steps` in all (arm `loaded`;
+    the other arms take 50).
     """
 
     seed: AtLeastZero = 0
@@ -101,9 +97,8 @@ class Traffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Warmup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Start-up warming:
-
-    `enable_jit_warmup = false` compiles nothing, registrations are still counted.
+    """Start-up warming: `enable_jit_warmup = false` compiles nothing, registrations are still
+    counted.
     """
 
     enable_jit_warmup: bool = True
@@ -131,9 +126,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def replayed_ranks(self) -> tuple[int, ...]:
-        """Ranks whose traffic is replayed:
-
-        rank 1 is a value of its own to a compiler, the last is the general case.
+        """Ranks whose traffic is replayed: rank 1 is a value of its own to a compiler, the last is
+        the general case.
         """
         if self.parallel.dcp_rank != "each":
             return (self.parallel.dcp_rank,)
@@ -168,9 +162,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A loaded file:
-
-    its cases in matrix order, the selectors of the quick ones, and the hash of its text.
+    """A loaded file: its cases in matrix order, the selectors of the quick ones, and the hash of
+    its text.
     """
 
     path: str
@@ -223,9 +216,8 @@ def load(path: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
 
 
 def find(path: Path) -> list[Path]:
-    """The scenario files that a path names:
-
-    itself, or every `*.toml` below a folder, sorted. Raises `ScenarioError` for none.
+    """The scenario files that a path names: itself, or every `*.toml` below a folder, sorted.
+    Raises `ScenarioError` for none.
     """
     if path.is_dir():
         found = sorted(path.rglob("*.toml"))
@@ -255,23 +247,22 @@ def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 def _case(source: str, raw: dict[str, Any], axes: dict[str, Any]) -> Case:
     used: set[str] = {"arch"}
     resolved = _substitute(source, "$", copy.deepcopy(raw), axes, used)
+    resolved["axes"] = axes
+    resolved.setdefault("arch", axes.get("arch", "sm90"))
+    case = convert(source, "$", resolved, Case)
     for name in axes.keys() - used:
         raise ScenarioError(
             source,
             f"$.matrix.{name}",
             f"nothing in the scenario uses {{{name}}}, so its cases would all be the same",
         )
-    resolved["axes"] = axes
-    resolved.setdefault("arch", axes.get("arch", "sm90"))
-    case = convert(source, "$", resolved, Case)
     _check(source, case)
     return case
 
 
 def _substitute(source: str, path: str, value: Any, axes: dict[str, Any], used: set[str]) -> Any:
-    """Replace `{name}`:
-
-    a string that is nothing but a placeholder takes the matrix value with its type.
+    """Replace `{name}`: a string that is nothing but a placeholder takes the matrix value with its
+    type.
     """
     if isinstance(value, dict):
         return {

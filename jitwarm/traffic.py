@@ -17,6 +17,8 @@ from jitwarm.scenario import Case, Scheduler, Step
 # How often the two headline batches are repeated behind their first run, for the median that
 # "first" is compared with.
 REPEATS = 8
+# How far beyond its end a short replay looks for its headline batches.
+LOOK_AHEAD = 64
 _GRAPH_SIZES = (
     1,
     2,
@@ -76,9 +78,8 @@ class Batch:
 
     @property
     def query_lens(self) -> tuple[int, ...]:
-        """New tokens of each row:
-
-        1 for a decode (and for padding, whose token is computed and thrown away).
+        """New tokens of each row: 1 for a decode (and for padding, whose token is computed and
+        thrown away).
         """
         return (1,) * self.num_decodes + self.prefill_chunks
 
@@ -109,33 +110,26 @@ class Replay:
 
 
 def replay(case: Case, steps: int) -> Replay:
-    """The replay of `steps` steps:
+    """The replay of `steps` steps: the headline batches, their repeats, then the traffic.
 
-    the first prefill and decode batch of the traffic, their repeats, then the traffic from its
-    start.
+    The headline batches are the first pure prefill and the first pure decode of the traffic (a
+    mixed batch stands in where there is no pure prefill); they lead, so that every arm's first
+    steps have the same two shapes.
     """
-    wanted = max(steps, 1)
-    stream = list(_take(batches(case), wanted + 64))
-    prefill = next((b for b in stream if b.kind == "prefill"), None) or next(
-        (b for b in stream if b.prefill_chunks), None
-    )
-    decode = next((b for b in stream if b.kind == "decode"), None)
-    head = [batch for batch in (prefill, decode) if batch is not None]
-    order = (head * (1 + REPEATS) + stream)[:wanted]
-    width, repeats = len(head), range(len(head), min(len(head) * (1 + REPEATS), wanted))
-    place = {id(batch): index for index, batch in enumerate(head)}
-    first_prefill = place.get(id(prefill)) if prefill is not None else None
-    first_decode = (
-        place.get(id(decode))
-        if decode is not None and place.get(id(decode), wanted) < wanted
-        else None
-    )
+    stream = [batch for batch, _ in zip(batches(case), range(steps + LOOK_AHEAD), strict=False)]
+    prefills = [batch for batch in stream if batch.kind == "prefill"]
+    prefills = prefills or [batch for batch in stream if batch.prefill_chunks]
+    decodes = [batch for batch in stream if batch.kind == "decode"]
+    head = {"prefill": prefills[:1], "decode": decodes[:1]}
+    roles = [role for role, found in head.items() if found]
+    lead = [(role, head[role][0]) for _ in range(1 + REPEATS) for role in roles][:steps]
+    places = {role: [i for i, (led, _) in enumerate(lead) if led == role] for role in head}
     return Replay(
-        tuple(order),
-        first_prefill,
-        first_decode,
-        tuple(i for i in repeats if first_prefill is not None and i % width == first_prefill),
-        tuple(i for i in repeats if first_decode is not None and i % width == first_decode),
+        tuple([batch for _, batch in lead] + stream)[:steps],
+        first_prefill=next(iter(places["prefill"]), None),
+        first_decode=next(iter(places["decode"]), None),
+        later_prefill=tuple(places["prefill"][1:]),
+        later_decode=tuple(places["decode"][1:]),
     )
 
 
@@ -157,11 +151,6 @@ def batches(case: Case) -> Iterator[Batch]:
         yield _generated(rng, _choose(rng, kinds), case.scheduler)
 
 
-def _take(stream: Iterator[Batch], count: int) -> Iterator[Batch]:
-    for _ in range(count):
-        yield next(stream)
-
-
 def _explicit(step: Step) -> Batch:
     contexts = step.prefill_contexts or (0,) * len(step.prefill_chunks)
     return Batch(step.decode_lens, step.prefill_chunks, contexts, step.padded)
@@ -181,10 +170,10 @@ def _generated(rng: random.Random, kind: str, limits: Scheduler) -> Batch:
         return Batch(decodes, (), ())
     chunks, contexts = [], []
     left = tokens - len(decodes)
-    for _ in range(min(_length(rng, 16), rows - len(decodes))):
-        if left < 1:
-            break
-        chunk = _length(rng, min(left, limits.max_model_len))
+    # Few prefills are the rule; the second draw lets a batch of nothing but prefills happen too.
+    count = min(_length(rng, _length(rng, rows - len(decodes))), left)
+    for others in reversed(range(count)):
+        chunk = _length(rng, min(left - others, 4 * left // (others + 1), limits.max_model_len))
         room = limits.max_model_len - chunk
         contexts.append(_length(rng, room) if room and rng.random() < 0.5 else 0)
         chunks.append(chunk)

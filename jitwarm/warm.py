@@ -39,9 +39,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class WarmReport:
-    """A finished warm-up:
-
-    wall and CPU seconds, the depth reached, one outcome a backend key in plan order.
+    """A finished warm-up: wall and CPU seconds, the depth reached, one outcome a backend key in
+    plan order.
     """
 
     seconds: float

@@ -1,6 +1,5 @@
-"""One measuring process:
-
-`python -m jitwarm.worker JOB.json REPLY.json`. Fresh interpreter, one device, one arm.
+"""One measuring process: `python -m jitwarm.worker JOB.json REPLY.json`. Fresh interpreter, one
+device, one arm.
 """
 
 from __future__ import annotations
@@ -115,9 +114,8 @@ def _replay_arm(job: Job, device: Device) -> dict[str, Any]:
 
 
 def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
-    """What every arm does before its clock starts:
-
-    context, allocator, Triton's driver, torch operators; none of our kernels.
+    """What every arm does before its clock starts: context, allocator, Triton's driver, torch
+    operators; none of our kernels.
     """
     import triton
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One declared key:
-
-    its canonical text (the kernel's name first) and the recipe that makes it ready.
+    """One declared key: its canonical text (the kernel's name first) and the recipe that makes it
+    ready.
     """
 
     text: str

@@ -11,9 +11,8 @@ from jitwarm.contract.domains import WarmupChoices, WarmupIntRange, axis_values
 
 @dataclass(frozen=True, slots=True)
 class LaunchCase:
-    """The keyword arguments of a launch:
-
-    kernel arguments and options, in the order in which the launch writes them.
+    """The keyword arguments of a launch: kernel arguments and options, in the order in which the
+    launch writes them.
     """
 
     arguments: tuple[tuple[str, object], ...]

@@ -10,9 +10,8 @@ ORDER = ("cold", "loaded", "disk", "compiled")
 
 
 def result_text(result: Result, folder: str) -> str:
-    """Everything a person wants of one case:
-
-    what it is, the funnel, a row a kernel, a row an arm, the verdict, the doubts.
+    """Everything a person wants of one case: what it is, the funnel, a row a kernel, a row an arm,
+    the verdict, the doubts.
     """
     blocks = [_head(result), _kernels(result), _arms(result), _verdict(result, folder)]
     return "\n\n".join(block for block in blocks if block)

@@ -1,7 +1,7 @@
-"""The declared keys of the five contract kernels: how many, that each reproduces, and that calls stay inside them.
+"""The declared keys of the contract kernels: how many, that each reproduces, what calls have.
 
-Nothing is compiled or launched: keys come from `get_warmup_keys`, Triton's classes from its own binder, and calls are caught
-where they would launch.
+Nothing is compiled or launched: keys come from `get_warmup_keys`, Triton's classes from its own
+binder, and calls are caught where they would launch.
 """
 
 from __future__ import annotations
@@ -331,7 +331,8 @@ def catch(binder: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list
         texts: list[str] = []
 
         def launch(spec: Any, inputs: dict[str, Any]) -> Any:
-            binding = type(kernel).__call__.launcher.binding
+            call: Any = type(kernel).__call__
+            binding = call.launcher.binding
             bound = binding.bind(kernel, spec, tuple(inputs.values()))
             texts.append(bind(kernel.kernel, (), bound.arguments | bound.options).text)
             return spec[2] if len(spec) > 2 else None

@@ -1,6 +1,5 @@
-"""Ask Triton for the key of a launch:
-
-its own `run`, its own binder, nothing compiled and nothing launched.
+"""Ask Triton for the key of a launch: its own `run`, its own binder, nothing compiled and nothing
+launched.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from jitwarm.errors import BindingError
 
 @dataclass(frozen=True, slots=True)
 class BoundKey:
-    """The key of one launch:
-
-    `text` canonical and the same everywhere, `in_process` Triton's own string in this process.
+    """The key of one launch: `text` canonical and the same everywhere, `in_process` Triton's own
+    string in this process.
     """
 
     text: str

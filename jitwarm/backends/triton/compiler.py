@@ -1,6 +1,5 @@
-"""The Triton backend of the plan:
-
-keys from the binder, compiles through Triton's own warm-up entry, loads on request.
+"""The Triton backend of the plan: keys from the binder, compiles through Triton's own warm-up
+entry, loads on request.
 """
 
 from __future__ import annotations
@@ -52,18 +51,16 @@ class TritonBackend:
         return bound.text
 
     def prepare(self, recipes: Iterable[TritonRecipe]) -> None:
-        """Create each function's cache entry in this thread:
-
-        threads that touch a fresh one together lose entries.
+        """Create each function's cache entry in this thread: threads that touch a fresh one
+        together lose entries.
         """
         self._device = _current_device()
         for path in sorted({recipe.kernel for recipe in recipes}):
             function_at(path).device_caches[self._device]
 
     def enter_worker(self) -> None:
-        """Give a pool thread the device of the thread that called `prepare`:
-
-        a new thread starts on device 0.
+        """Give a pool thread the device of the thread that called `prepare`: a new thread starts on
+        device 0.
         """
         if self._device:
             import torch

@@ -100,9 +100,8 @@ def stop_counting() -> None:
 
 
 def count_miss(fn: Any, device: int, in_process: str) -> None:
-    """Called on each miss:
-
-    make sure that `fn` is counted, and count this launch if its look-up came before that.
+    """Called on each miss: make sure that `fn` is counted, and count this launch if its look-up
+    came before that.
     """
     if _users and (id(fn), device) not in _recorders:
         HitRecorder.install(fn, device).counts[in_process] = 1

@@ -77,9 +77,8 @@ def attach(sink: Sink) -> None:
 
 
 def detach(sink: Sink) -> None:
-    """Remove a sink; the last one takes the wrappers out, except where somebody wrapped ours:
-
-    there ours pass through.
+    """Remove a sink; the last one takes the wrappers out, except where somebody wrapped ours: there
+    ours pass through.
     """
     global _sinks
     with _lock:
@@ -89,9 +88,8 @@ def detach(sink: Sink) -> None:
 
 
 def prepay() -> None:
-    """Make the first refusal of a process cheap:
-
-    Triton's first bind imports some fifty modules (40-63 ms).
+    """Make the first refusal of a process cheap: Triton's first bind imports some fifty modules
+    (40-63 ms).
     """
     from jitwarm.backends.triton.probe import bind_probe
 

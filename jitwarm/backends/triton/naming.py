@@ -70,9 +70,8 @@ def _find(fn: Any) -> str:
 
 
 def _fingerprint(fn: Any) -> str:
-    """Eight digits over what tells two unnamed kernels apart:
-
-    their source and what they do not specialise on.
+    """Eight digits over what tells two unnamed kernels apart: their source and what they do not
+    specialise on.
     """
     parts = (
         getattr(fn, "src", None) or getattr(fn.fn, "__qualname__", ""),

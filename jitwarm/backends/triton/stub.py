@@ -1,6 +1,5 @@
-"""A Triton driver without a GPU:
-
-Triton's binder, compiler and cache are real, only the launcher does nothing.
+"""A Triton driver without a GPU: Triton's binder, compiler and cache are real, only the launcher
+does nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ ARCHES = tuple(f"sm{arch}" for arch in _PROPERTIES)
 
 
 class StubLauncher:
-    """Takes the place of the C launcher:
-
-    it calls the launch hooks, as the C launcher does, and returns.
+    """Takes the place of the C launcher: it calls the launch hooks, as the C launcher does, and
+    returns.
     """
 
     def __init__(self, src: Any, metadata: Any) -> None:

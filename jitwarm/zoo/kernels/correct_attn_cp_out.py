@@ -258,30 +258,20 @@ class CorrectAttnCPOutKernel(TritonJitKernel["CorrectAttnCPOutKernel.CompileKey"
         Raises `BindingError` (a ValueError) for tensors that do not fit each other.
         """
         num_tokens, num_heads, head_dim = outputs.shape
+        num_ranks, lse_tokens, lse_heads = lses.shape
         out_strides, lse_strides = outputs.stride(), lses.stride()
-        key = self.dispatch(
-            output_dtype=outputs.dtype,
-            lse_dtype=lses.dtype,
-            outputs_strides=out_strides,
-            lses_strides=lse_strides,
-            lse_idx=lse_idx,
-            head_dim=head_dim,
-            num_ranks=lses.shape[0],
-            is_base_e=is_base_e,
-        )
+        fits = lse_tokens == num_tokens and lse_heads == num_heads
+        if new_output is None:
+            new_output = outputs
+        else:
+            fits &= new_output.shape == outputs.shape and new_output.stride() == out_strides
         if vlse is None:
             vlse = torch.empty_strided(
                 (num_tokens, num_heads), lse_strides[1:], dtype=lses.dtype, device=lses.device
             )
-        if new_output is None:
-            new_output = outputs
-        if not (
-            lses.shape[1:] == (num_tokens, num_heads)
-            and vlse.shape == (num_tokens, num_heads)
-            and vlse.stride() == lse_strides[1:]
-            and new_output.shape == outputs.shape
-            and new_output.stride() == out_strides
-        ):
+        else:
+            fits &= vlse.shape == (num_tokens, num_heads) and vlse.stride() == lse_strides[1:]
+        if not fits:
             raise BindingError(
                 f"{self.kernel_name}: needs outputs and new_output [B, H, D] of the same strides, "
                 "lses [N, B, H] and vlse [B, H] with the last two strides of lses, got "
@@ -290,6 +280,16 @@ class CorrectAttnCPOutKernel(TritonJitKernel["CorrectAttnCPOutKernel.CompileKey"
                     for t in (outputs, new_output, lses, vlse)
                 )
             )
+        key = self.dispatch(
+            output_dtype=outputs.dtype,
+            lse_dtype=lses.dtype,
+            outputs_strides=out_strides,
+            lses_strides=lse_strides,
+            lse_idx=lse_idx,
+            head_dim=head_dim,
+            num_ranks=num_ranks,
+            is_base_e=is_base_e,
+        )
         launch = {
             "new_output_ptr": new_output,
             "vlse_ptr": vlse,

@@ -110,10 +110,7 @@ class DeepSeekV32:
                 )
 
     def bind_kv_cache(self) -> None:
-        """The cache is allocated:
-
-        its geometry is known, and what depends on it registers for good.
-        """
+        """The cache is allocated: its geometry is known, and what depends on it registers for good."""
         block_size = self.config.cache_config.block_size
         self._register_block_table(block_size)
         if self.sparse:
@@ -124,9 +121,8 @@ class DeepSeekV32:
         self.scratch = _Scratch(self.config, self.device, self.local_heads * self.world)
 
     def set_up(self) -> None:
-        """Every torch operator of a step once:
-
-        the fill of the buffers, with decodes and a sliced prefill.
+        """Every torch operator of a step once: the fill of the buffers, with decodes and a sliced
+        prefill.
         """
         limits = self.config.scheduler_config
         if min(limits.max_num_seqs, limits.max_num_batched_tokens) >= 2:
@@ -275,9 +271,8 @@ class DeepSeekV32:
         )
 
     def _convert(self, batch: Batch) -> Callable[[], object]:
-        """Physical rows of the selected tokens:
-
-        with counts for decodes, in place for a bf16 prefill, by rank under DCP.
+        """Physical rows of the selected tokens: with counts for decodes, in place for a bf16
+        prefill, by rank under DCP.
         """
         scratch, buffers, tokens = self.scratch, self.buffers, batch.num_tokens
         block_size = self.config.cache_config.block_size

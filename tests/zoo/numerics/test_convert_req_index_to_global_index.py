@@ -5,6 +5,9 @@ compared sorted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -17,12 +20,16 @@ from jitwarm.zoo.kernels.convert_req_index_to_global_index import (
 )
 from jitwarm.zoo.kernels.convert_req_index_to_global_index import tiling
 
+Move = Callable[..., torch.Tensor]
+
 WORLDS = [(w, rank) for w in (2, 4, 8) for rank in range(w)]
 REQUESTS, WIDTH = 4, 5
 
 
-def random_case(rng, queries, topk, layout, *, empty=0.3):
-    """Request ids, a block table and token ids of which some are negative and some past the table."""
+def random_case(
+    rng: np.random.Generator, queries: int, topk: int, layout: Layout, *, empty: float = 0.3
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Request ids, a block table and token ids, some negative and some past the table."""
     end = WIDTH * layout.block_size * layout.world_size
     tokens = rng.integers(0, end + end // 8, (queries, topk)).astype(np.int32)
     gone = rng.random(tokens.shape) < empty
@@ -33,14 +40,14 @@ def random_case(rng, queries, topk, layout, *, empty=0.3):
     return rng.integers(0, REQUESTS, queries).astype(np.int32), table, tokens
 
 
-def random_prefill(rng, queries):
+def random_prefill(rng: np.random.Generator, queries: int) -> Prefill:
     """Two prefill requests; about half of the rows are decode rows."""
     request = rng.integers(-2, 2, queries).astype(np.int32)
     return Prefill(request, np.array([7, 4096], np.int32), 100_000)
 
 
-def assert_rows(found, expected, *, ordered):
-    found = found.cpu().numpy()
+def assert_rows(tensor: torch.Tensor, expected: np.ndarray, *, ordered: bool) -> None:
+    found = tensor.cpu().numpy()
     if not ordered:  # valid entries in any order, but in front
         counts = (expected >= 0).sum(axis=1)
         for row, count in zip(found, counts, strict=True):
@@ -49,7 +56,16 @@ def assert_rows(found, expected, *, ordered):
     np.testing.assert_array_equal(found, expected)
 
 
-def check_convert(case, layout, to_device, poison, *, count, mapping=None, prefill=None):
+def check_convert(
+    case: Any,
+    layout: Layout,
+    to_device: Move,
+    poison: Move,
+    *,
+    count: bool,
+    mapping: np.ndarray | None = None,
+    prefill: Prefill | None = None,
+) -> None:
     req_id, table, tokens = case
     indices = to_device(tokens)
     out = poison(torch.empty_like(indices))
@@ -82,7 +98,9 @@ def check_convert(case, layout, to_device, poison, *, count, mapping=None, prefi
         np.testing.assert_array_equal(counts.cpu().numpy(), expected_counts)
 
 
-def check_filter(case, layout, to_device, poison, *, count, compact):
+def check_filter(
+    case: Any, layout: Layout, to_device: Move, poison: Move, *, count: bool, compact: bool
+) -> None:
     req_id, table, tokens = case
     indices = to_device(tokens)
     out = poison(torch.empty_like(indices))
@@ -110,7 +128,7 @@ def check_filter(case, layout, to_device, poison, *, count, compact):
         assert result is out
 
 
-def test_the_worked_example(to_device):
+def test_the_worked_example(to_device: Move) -> None:
     tokens = np.full((1, 128), -1, np.int32)
     tokens[0, :7] = [0, 63, 64, 127, 191, 255, -1]
     rows = kernel.convert(
@@ -126,14 +144,18 @@ def test_the_worked_example(to_device):
 
 @pytest.mark.parametrize("queries", [0, 1, 15, 16, 17])
 @pytest.mark.parametrize("count", [False, True])
-def test_query_counts(rng, to_device, poison, queries, count):
+def test_query_counts(
+    rng: np.random.Generator, to_device: Move, poison: Move, queries: int, count: bool
+) -> None:
     layout = Layout(block_size=16, block_stride_rows=16)
     check_convert(random_case(rng, queries, 128, layout), layout, to_device, poison, count=count)
 
 
 @pytest.mark.parametrize("topk", [128, 256, 384, 640, 2048, 4224])
 @pytest.mark.parametrize("count", [False, True])
-def test_both_tilings(rng, to_device, poison, topk, count):
+def test_both_tilings(
+    rng: np.random.Generator, to_device: Move, poison: Move, topk: int, count: bool
+) -> None:
     """4224 columns are too many for one program and no power of two."""
     assert tiling(topk, count) == (
         {384: 512, 640: 1024}.get(topk, topk) if count and topk < 4224 else 128,
@@ -144,7 +166,7 @@ def test_both_tilings(rng, to_device, poison, topk, count):
     check_convert(random_case(rng, 3, topk, layout), layout, to_device, poison, count=count)
 
 
-def test_long_rows_that_are_powers_of_two_are_one_tile():
+def test_long_rows_that_are_powers_of_two_are_one_tile() -> None:
     assert tiling(8192, True) == (8192, 8, True)
     assert tiling(8192, False) == tiling(8192 + 128, True) == (128, 4, False)
 
@@ -154,7 +176,15 @@ def test_long_rows_that_are_powers_of_two_are_one_tile():
 @pytest.mark.parametrize(
     ("count", "compact"), [(False, True), (True, True), (True, False), (False, False)]
 )
-def test_filter_on_every_rank(rng, to_device, poison, world, interleave, count, compact):
+def test_filter_on_every_rank(
+    rng: np.random.Generator,
+    to_device: Move,
+    poison: Move,
+    world: tuple[int, int],
+    interleave: int,
+    count: bool,
+    compact: bool,
+) -> None:
     layout = Layout(16, 24, *world, interleave)
     case = random_case(rng, 3, 128, layout)
     check_filter(case, layout, to_device, poison, count=count, compact=compact)
@@ -163,7 +193,9 @@ def test_filter_on_every_rank(rng, to_device, poison, world, interleave, count, 
 @pytest.mark.parametrize(
     ("count", "compact"), [(False, True), (True, True), (True, False), (False, False)]
 )
-def test_filter_of_shared_rows(rng, to_device, poison, count, compact):
+def test_filter_of_shared_rows(
+    rng: np.random.Generator, to_device: Move, poison: Move, count: bool, compact: bool
+) -> None:
     layout = Layout(64, 64, 4, 1, 1)
     case = random_case(rng, 2, 4224, layout)
     check_filter(case, layout, to_device, poison, count=count, compact=compact)
@@ -172,7 +204,9 @@ def test_filter_of_shared_rows(rng, to_device, poison, count, compact):
 @pytest.mark.parametrize(
     ("count", "compact"), [(False, True), (True, True), (True, False), (False, False)]
 )
-def test_one_rank_compacts_only_what_it_counts(rng, to_device, poison, count, compact):
+def test_one_rank_compacts_only_what_it_counts(
+    rng: np.random.Generator, to_device: Move, poison: Move, count: bool, compact: bool
+) -> None:
     layout = Layout(interleave=8)
     case = random_case(rng, 3, 128, layout)
     check_filter(case, layout, to_device, poison, count=count, compact=compact)
@@ -180,7 +214,9 @@ def test_one_rank_compacts_only_what_it_counts(rng, to_device, poison, count, co
 
 @pytest.mark.parametrize("world", [(1, 0), *WORLDS])
 @pytest.mark.parametrize("count", [False, True])
-def test_prefill_rows_use_the_gathered_workspace(rng, to_device, poison, world, count):
+def test_prefill_rows_use_the_gathered_workspace(
+    rng: np.random.Generator, to_device: Move, poison: Move, world: tuple[int, int], count: bool
+) -> None:
     layout = Layout(16, 20, *world, 2)
     prefill = random_prefill(rng, 8)
     case = random_case(rng, 8, 128, layout)
@@ -189,23 +225,27 @@ def test_prefill_rows_use_the_gathered_workspace(rng, to_device, poison, world, 
 
 @pytest.mark.parametrize("count", [False, True])
 @pytest.mark.parametrize("with_prefill", [False, True])
-def test_index_map(rng, to_device, poison, count, with_prefill):
+def test_index_map(
+    rng: np.random.Generator, to_device: Move, poison: Move, count: bool, with_prefill: bool
+) -> None:
     layout = Layout()
-    req_id, table, tokens = random_case(rng, 6, 256, layout)
+    _, table, tokens = random_case(rng, 6, 256, layout)
     mapping = np.array([2, -1, 0, 3, -5, 1], np.int32)
     case = rng.integers(0, 6, 6).astype(np.int32), table, tokens
     prefill = random_prefill(rng, 6) if with_prefill else None
     check_convert(case, layout, to_device, poison, count=count, mapping=mapping, prefill=prefill)
 
 
-def test_blocks_with_gaps_between_them(rng, to_device, poison):
+def test_blocks_with_gaps_between_them(
+    rng: np.random.Generator, to_device: Move, poison: Move
+) -> None:
     layout = Layout(block_size=64, block_stride_rows=200)
     check_convert(random_case(rng, 4, 128, layout), layout, to_device, poison, count=True)
 
 
 @pytest.mark.parametrize("valid", [0, 1, 15, 16, 17, 127, 128])
 @pytest.mark.parametrize("count", [False, True])
-def test_fewer_valid_than_columns(to_device, poison, valid, count):
+def test_fewer_valid_than_columns(to_device: Move, poison: Move, valid: int, count: bool) -> None:
     layout = Layout()
     tokens = np.full((2, 128), -1, np.int32)
     tokens[0, 128 - valid :] = np.arange(valid)  # at the end: compacting has to move them
@@ -217,7 +257,9 @@ def test_fewer_valid_than_columns(to_device, poison, valid, count):
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 4])
 @pytest.mark.parametrize("count", [False, True])
-def test_slices_at_any_offset(rng, at_offset, poison, offset, count):
+def test_slices_at_any_offset(
+    rng: np.random.Generator, at_offset: Move, poison: Move, offset: int, count: bool
+) -> None:
     layout = Layout(16, 16)
     prefill = random_prefill(rng, 5)
     case = random_case(rng, 5, 128, layout)
@@ -226,7 +268,9 @@ def test_slices_at_any_offset(rng, at_offset, poison, offset, count):
 
 
 @pytest.mark.parametrize("width", [1, 16, 17])
-def test_a_table_wider_than_the_view_of_it(rng, to_device, width):
+def test_a_table_wider_than_the_view_of_it(
+    rng: np.random.Generator, to_device: Move, width: int
+) -> None:
     """The row stride may exceed the used width; ids past the used width are invalid."""
     tokens = np.arange(-1, 127, dtype=np.int32)[None] * 8
     whole = rng.integers(0, 500, (3, 20)).astype(np.int32)
@@ -241,7 +285,7 @@ def test_a_table_wider_than_the_view_of_it(rng, to_device, width):
     np.testing.assert_array_equal(rows.cpu().numpy(), expected)
 
 
-def test_every_token_has_one_owner(rng, to_device):
+def test_every_token_has_one_owner(rng: np.random.Generator, to_device: Move) -> None:
     layout = Layout(16, 16, 4, 0, 4)
     req_id, table, tokens = random_case(rng, 4, 256, layout)
     total = np.zeros(4, np.int64)
@@ -261,11 +305,18 @@ def test_every_token_has_one_owner(rng, to_device):
     np.testing.assert_array_equal(total, ((tokens >= 0) & (tokens < WIDTH * 64)).sum(axis=1))
 
 
-def test_what_does_not_fit_is_refused(to_device):
+def test_what_does_not_fit_is_refused(to_device: Move) -> None:
     req_id, tokens = np.zeros(2, np.int32), np.zeros((2, 128), np.int32)
     table = np.zeros((1, 4), np.int32)
 
-    def call(req_id=req_id, table=table, tokens=tokens, *, entry=kernel.convert, **more):
+    def call(
+        req_id: np.ndarray = req_id,
+        table: np.ndarray = table,
+        tokens: np.ndarray = tokens,
+        *,
+        entry: Any = kernel.convert,
+        **more: Any,
+    ) -> Any:
         given = {"block_size": 16, "num_topk_tokens": 128} | more
         return entry(to_device(req_id), to_device(table), to_device(tokens), **given)
 
