@@ -66,9 +66,7 @@ class MissingInputError(DeclarationError, TypeError):
 
 
 class WrongKindError(DeclarationError, TypeError):
-    """A positional input that is no row group, a kernel without dispatch, a call that does not fit
-    its signature.
-    """
+    """One kind of object where the contract expects another: a mapping that is no row group."""
 
 
 class BindingError(DeclarationError, TypeError):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, cast
 
 from jitwarm.errors import KeyValueError
 
@@ -35,7 +36,8 @@ def canonical(value: object) -> str:
     if kind in _PLAIN or kind is float:
         return repr(value)
     if isinstance(value, enum.Enum):
-        return f"{kind.__qualname__}.{value.name}"
+        # A combination of flags that has no name of its own is known by its value.
+        return f"{kind.__qualname__}.{canonical(value.value) if value.name is None else value.name}"
     if isinstance(value, tuple):
         return _tuple_text(value)
     if isinstance(value, frozenset):
@@ -54,27 +56,50 @@ def exact(value: object) -> Hashable:
     """A hashable stand-in for `value` that, unlike Python's `==`, keeps types apart.
 
     `exact(1) != exact(True) != exact(1.0)`, `exact(0.0) != exact(-0.0)` and `exact(nan) ==
-    exact(nan)`. Much cheaper than `canonical`: it is used on each point of a search space.
+    exact(nan)`. It tells apart what `canonical` tells apart and refuses what it refuses, and is
+    much cheaper: it is used on each point of a search space.
     """
-    kind = type(value)
-    if kind in _PLAIN:
+    kind: Any = type(value)
+    form = _form(kind)
+    if form == "plain":
         return (kind, value)
-    if kind is float:
-        return (kind, repr(value))
-    if isinstance(value, tuple):
-        return (kind, *map(exact, value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return (kind, *(exact(getattr(value, name)) for name in _field_names(value)))
-    try:
-        hash(value)
-    except TypeError:
-        raise KeyValueError(_no_value(value)) from None
-    return (kind, value)
+    if form == "fields":
+        return (kind, *(exact(getattr(value, name)) for name in _field_names(kind)))
+    if form == "tuple":
+        return (kind, *map(exact, cast("tuple[object, ...]", value)))
+    if form == "frozenset":
+        return (kind, frozenset(map(exact, cast("frozenset[object]", value))))
+    return (kind, canonical(value))
 
 
-def _field_names(value: Any) -> Iterable[str]:
-    names: Iterable[str] = type(value).__dataclass_fields__
-    return names
+@functools.cache
+def _form(kind: Any) -> str:
+    """How `exact` stands in for values of a type.
+
+    `plain` are values whose own `==` is exact among their type; `text` is everything else.
+    """
+    if kind in _PLAIN or issubclass(kind, enum.Enum | type) or _is_dtype(kind):
+        return "plain"
+    if callable(getattr(kind, "canonical", None)):
+        return "text"
+    if dataclasses.is_dataclass(kind):
+        _check_frozen(kind)
+        return "fields"
+    if issubclass(kind, tuple):
+        return "tuple"
+    return "frozenset" if kind is frozenset else "text"
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _check_frozen(kind: Any) -> None:
+    if not kind.__dataclass_params__.frozen:
+        raise KeyValueError(
+            f"{kind.__qualname__} in a key is not frozen: declare it with @dataclass(frozen=True)"
+        )
 
 
 def _tuple_text(value: tuple[object, ...]) -> str:
@@ -85,18 +110,14 @@ def _tuple_text(value: tuple[object, ...]) -> str:
         )
         return f"{type(value).__qualname__}({inner})"
     inner = ", ".join(map(canonical, value))
-    return f"({inner},)" if len(value) == 1 else f"({inner})"
+    text = f"({inner},)" if len(value) == 1 else f"({inner})"
+    return text if type(value) is tuple else f"{type(value).__qualname__}({text})"
 
 
 def _dataclass_text(value: Any) -> str:
     kind = type(value)
-    if not kind.__dataclass_params__.frozen:
-        raise KeyValueError(
-            f"{kind.__qualname__} in a key is not frozen: declare it with @dataclass(frozen=True)"
-        )
-    inner = ", ".join(
-        f"{f.name}={canonical(getattr(value, f.name))}" for f in dataclasses.fields(value)
-    )
+    _check_frozen(kind)
+    inner = ", ".join(f"{name}={canonical(getattr(value, name))}" for name in _field_names(kind))
     return f"{kind.__qualname__}({inner})"
 
 
@@ -106,22 +127,28 @@ def _library_text(value: Any) -> str:
     """
     kind = type(value)
     root = kind.__module__.partition(".")[0]
-    if kind.__name__ == "dtype" and root in ("torch", "triton"):
+    if _is_dtype(kind):
         return f"tl.{value.name}" if root == "triton" else str(value)
     if kind.__name__ == "constexpr" and root == "triton":
         return f"constexpr({canonical(value.value)})"
-    if root == "numpy" and hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return f"np.{kind.__name__}({canonical(value.item())})"
+    if root == "numpy" and any(base.__name__ == "generic" for base in kind.__mro__):
+        item = value.item()
+        if type(item) is not kind:  # long double has no Python twin
+            # numpy 2 dropped the underscore from `bool_` and `str_`.
+            return f"np.{kind.__name__.rstrip('_')}({canonical(item)})"
     if isinstance(value, int | float | str):  # a subclass: keep the type in the text
         base = next(b for b in (int, float, str) if isinstance(value, b))
         return f"{kind.__qualname__}({canonical(base(value))})"
     raise KeyValueError(_no_value(value))
 
 
+def _is_dtype(kind: type) -> bool:
+    return kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in ("torch", "triton")
+
+
 def _no_value(value: object) -> str:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return (
         f"a key holds a {kind}, which is compared by identity: two processes would never agree on "
-        "it; "
-        "use a number, a string, a dtype, an enum, a tuple or a frozen dataclass of these"
+        "it; use a number, a string, a dtype, an enum, a tuple or a frozen dataclass of these"
     )

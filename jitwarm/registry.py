@@ -9,6 +9,7 @@ nearly all are equal.
 from __future__ import annotations
 
 import functools
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,15 +17,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from jitwarm import env, keys
+from jitwarm import env
+from jitwarm.arguments import snapshot, token
+from jitwarm.declare.config_argument import CONFIG_NAMES
 from jitwarm.declare.enumeration import Enumeration
-from jitwarm.errors import KeyValueError, RegistrationError
+from jitwarm.errors import RegistrationError
 
 _active: ContextVar[tuple[JitWarmupRegistry, int] | None] = ContextVar(
     "jitwarm_registry", default=None
 )
 _owner: ContextVar[str] = ContextVar("jitwarm_owner", default="")
 _outside: Counter[str] = Counter()
+_outside_lock = threading.Lock()
 
 
 class Warmable(Protocol):
@@ -69,6 +73,7 @@ class JitWarmupRegistry:
         self._requests: dict[Hashable, Request] = {}
         self._by_owner: dict[tuple[str, Warmable], tuple[int, list[Hashable]]] = {}
         self._scopes = 0
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """The number of distinct requests."""
@@ -103,13 +108,16 @@ class JitWarmupRegistry:
     def capture(cls, init: Callable[..., Any]) -> Callable[..., Any]:
         """Decorate a runner's `__init__(self, config, ...)`: it runs inside a new registry,
         `self.jit_warmup_registry`.
+
+        The configuration is the first argument, or the one called `config` or `vllm_config`.
         """
 
         @functools.wraps(init)
-        def wrapped(instance: Any, config: Any, *args: Any, **kwargs: Any) -> Any:
-            instance.jit_warmup_registry = cls(config)
+        def wrapped(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            named = (kwargs[name] for name in CONFIG_NAMES if name in kwargs)
+            instance.jit_warmup_registry = cls(args[0] if args else next(named, None))
             with instance.jit_warmup_registry.activate():
-                return init(instance, config, *args, **kwargs)
+                return init(instance, *args, **kwargs)
 
         return wrapped
 
@@ -146,10 +154,10 @@ class JitWarmupRegistry:
         if strict:
             raise RegistrationError(
                 f"{kernel.kernel_name}: registered outside any warm-up scope, so it would never "
-                "be warmed: "
-                "register while a JitWarmupRegistry is active (`with registry.activate():`)"
+                "be warmed: register while a JitWarmupRegistry is active (`with registry.activate():`)"
             )
-        _outside[kernel.kernel_name] += 1
+        with _outside_lock:
+            _outside[kernel.kernel_name] += 1
 
     def _add(
         self,
@@ -159,35 +167,34 @@ class JitWarmupRegistry:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        token = (
-            kernel,
-            tuple(map(_token, args)),
-            tuple((name, _token(kwargs[name])) for name in sorted(kwargs)),
-        )
-        if owner:
-            self._supersede(scope, owner, kernel, token)
-        request = self._requests.get(token)
-        if request is None:
-            request = self._requests[token] = Request(kernel, args, kwargs)
-        request.owners[owner] += 1
+        same = (kernel, token(args), token(kwargs))
+        with self._lock:  # a thread that was given this context may register too
+            if owner:
+                self._supersede(scope, owner, kernel, same)
+            request = self._requests.get(same)
+            if request is None:
+                request = Request(kernel, snapshot(args), snapshot(kwargs))
+                self._requests[same] = request
+            request.owners[owner] += 1
 
-    def _supersede(self, scope: int, owner: str, kernel: Warmable, token: Hashable) -> None:
-        earlier, tokens = self._by_owner.get((owner, kernel), (scope, []))
-        if earlier < scope:
+    def _supersede(self, scope: int, owner: str, kernel: Warmable, same: Hashable) -> None:
+        latest, tokens = self._by_owner.get((owner, kernel), (scope, []))
+        if latest < scope:
             for old in tokens:
                 self._withdraw(old, owner)
             tokens = []
-        tokens.append(token)
-        self._by_owner[owner, kernel] = (scope, tokens)
+        tokens.append(same)
+        # Back in an outer scope the inner one stays the latest: nothing of it is superseded.
+        self._by_owner[owner, kernel] = (max(latest, scope), tokens)
 
-    def _withdraw(self, token: Hashable, owner: str) -> None:
-        request = self._requests[token]
+    def _withdraw(self, same: Hashable, owner: str) -> None:
+        request = self._requests[same]
         request.owners[owner] -= 1
         self.superseded += 1
         if not request.owners[owner]:
             del request.owners[owner]
         if not request.owners:
-            del self._requests[token]
+            del self._requests[same]
 
 
 @contextmanager
@@ -207,30 +214,3 @@ def outside_scope() -> dict[str, int]:
     warmed.
     """
     return dict(sorted(_outside.items()))
-
-
-class _Identity:
-    """Stands for an argument that has no value of its own: equal only to itself, and kept alive."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-def _token(value: object) -> Hashable:
-    """A hashable stand-in of a registration argument, taken when it is registered."""
-    if isinstance(value, list):
-        return (list, *map(_token, value))
-    if isinstance(value, dict):
-        return (dict, *((_token(name), _token(item)) for name, item in value.items()))
-    try:
-        return keys.exact(value)
-    except KeyValueError:
-        return _Identity(value)

@@ -83,6 +83,8 @@ class TritonJitKernel(JitKernel[KeyT], KernelLaunch):
         spec = launcher.function(self, **inputs)
         binding = launcher.binding if self.bind_launch_inputs else binding_of(())
         bound = binding.bind(self, spec, values)
+        if _is_jit_function(bound.kernel):
+            binding.prepare(self, bound.kernel, spec[1])
         if "launch_pdl" in bound.options and hasattr(key, "launch_pdl"):
             bound.options["launch_pdl"] = key.launch_pdl
         return BoundLaunch(

@@ -119,3 +119,10 @@ def test_names_from_a_wrapped_function():
 def test_reserved_launch_kwargs_are_neither_arguments_nor_options():
     reserved = {"kernel": 1, "_runtime_launcher": 2, "_runtime_launcher_arg_count": 3}
     assert bind("n", {"n": 1}, reserved) == ({"n": 1}, {})
+    with pytest.raises(BindingError, match="'kernel'"):
+        bind("kernel", {}, {"kernel": 1})
+
+
+def test_a_stride_has_no_strides():
+    with pytest.raises(BindingError, match="'x_stride0_stride'"):
+        bind("x_ptr x_stride0 x_stride0_stride", {"x": Strided("x")})

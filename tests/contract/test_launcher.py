@@ -246,6 +246,7 @@ def test_a_launch_neither_inspects_nor_builds_a_mapping_of_inputs(monkeypatch):
     monkeypatch.setattr(inspect, "signature", refuse)
     monkeypatch.setattr(inspect.Signature, "bind", refuse)
     monkeypatch.setattr("jitwarm.contract.launcher.plan_binding", refuse)
+    monkeypatch.setattr("jitwarm.contract.launcher.call_code", refuse)
     monkeypatch.setattr("jitwarm.contract.launcher.binding_of", refuse)
     demo(3)
     assert [args for args, *_ in kernel.calls] == [(1, 2), (3, 2)]

@@ -162,12 +162,14 @@ def test_tensors_become_stand_ins():
     base = torch.empty(64, dtype=torch.int32)
     with FakeTensorMode():
         fake = torch.empty(4, 6, dtype=torch.float16)[1:, :3]
+        empty = torch.empty(8, dtype=torch.float16)[1:1]
     cases = [
         (base[:16].view(4, 4), TensorSpec(torch.int32, shape=(4, 4))),
         (base[1:5], TensorSpec(torch.int32, aligned=False, shape=(4,))),
         (base[1:1], TensorSpec(torch.int32, shape=(0,))),
         (base[:16].view(4, 4).t(), TensorSpec(torch.int32, shape=(4, 4), strides=(1, 4))),
         (fake, TensorSpec(torch.float16, aligned=False, shape=(3, 3), strides=(6, 1))),
+        (empty, TensorSpec(torch.float16, shape=(0,))),
         (SPEC, SPEC),
         (5, 5),
     ]
@@ -218,6 +220,7 @@ def test_what_a_class_may_lack():
 
 def test_kernels_that_bind_no_inputs_are_warmed_as_they_are_launched():
     mock = MockKernel("x", "n")
+    mock.fn = lambda x, n=0: None
 
     class Direct(TritonJitKernel["int"]):
         CompileKey = int
@@ -228,16 +231,30 @@ def test_kernels_that_bind_no_inputs_are_warmed_as_they_are_launched():
             return [1]
 
         def warmup_inputs(self, key):
-            return {"x": key}
+            return {"n": key}
 
         @kernel_launcher
-        def __call__(self, x):
-            return (1,), {"x": x, "n": 2}
+        def __call__(self, n):
+            return (1,), {"x": n}
 
     Direct().warmup()
     Direct()(1)
-    assert mock.warmups == [((), (1,), {"x": 1, "n": 2})]
-    assert mock.launches == [((1, 2), (1,), False, {})]
+    assert mock.warmups == [((), (1,), {"x": 1})]
+    assert mock.launches == [((1,), (1,), False, {})]
+
+
+def test_launch_pdl_of_the_key_is_not_added_to_a_launch_without_it():
+    mock = MockKernel("n")
+
+    class Quiet(scale_class(mock)):
+        def warmup_inputs(self, key):
+            return {"n": key.block}
+
+        @kernel_launcher
+        def __call__(self, n):
+            return (1,), {}
+
+    assert Quiet().bound_launch(Quiet.CompileKey(4, launch_pdl=True)).options == {}
 
 
 def test_the_package_needs_neither_torch_nor_triton():

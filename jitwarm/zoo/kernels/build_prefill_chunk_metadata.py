@@ -172,7 +172,7 @@ class BuildPrefillChunkMetadataKernel(
         worlds = [(parallel.dcp_rank if ranks > 1 else 0, ranks)]
         if getattr(parallel, "prefill_context_parallel_size", 1) > 1 and ranks > 1:
             worlds.append((0, 1))  # a global plan, localised nowhere
-        declared = tuple(getattr(model, "compress_ratios", ())) or (1,)
+        declared = tuple(getattr(model, "compress_ratios", None) or (1,))
         ratios = _distinct(max(1, r) for r in (*declared, getattr(model, "index_kpool", 1)))
         interleave = parallel.cp_kv_cache_interleave_size
         interleaves = _distinct(interleave // r for r in ratios if interleave % r == 0)

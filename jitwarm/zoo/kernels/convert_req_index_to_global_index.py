@@ -256,7 +256,8 @@ class ConvertReqIndexToGlobalIndexKernel(
         an index map.
         """
         parallel, model = config.parallel_config, config.model_config
-        topk, block_size = model.hf_config.index_topk, config.cache_config.block_size
+        topk = getattr(model.hf_config, "index_topk", 0)
+        block_size = config.cache_config.block_size
         if topk <= 0:
             return NoKeys("the model has no sparse indexer (index_topk)")
         ranks = parallel.decode_context_parallel_size

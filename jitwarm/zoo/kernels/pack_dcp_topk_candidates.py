@@ -161,7 +161,8 @@ class PackDCPTopkCandidatesKernel(TritonJitKernel["PackDCPTopkCandidatesKernel.C
         if world_size <= 1:
             return NoKeys("no decode context parallelism: candidates stay on their rank")
         pool = getattr(model, "index_kpool", 1)
-        topk, interleave = model.index_topk // pool, parallel.cp_kv_cache_interleave_size
+        topk = getattr(model, "index_topk", 0) // pool
+        interleave = parallel.cp_kv_cache_interleave_size
         if topk <= 0:
             return NoKeys("the model has no sparse indexer (index_topk)")
         if interleave % pool:
@@ -210,13 +211,18 @@ class PackDCPTopkCandidatesKernel(TritonJitKernel["PackDCPTopkCandidatesKernel.C
         if not (
             logits.dtype is torch.float32
             and topk_indices.dtype is torch.int32
-            and (row_starts is None or row_starts.dtype is torch.int32)
             and logits.shape[0] == rows
+            and (row_starts is None or _fits(row_starts, torch.int32, (rows,)))
+            and (packed is None or _fits(packed, torch.float32, (rows, topk, 2)))
         ):
             raise BindingError(
-                f"{self.kernel_name}: needs logits float32 [R, C], topk_indices int32 [R, K] and "
-                f"row_starts int32 [R], got {logits.dtype} {tuple(logits.shape)}, "
-                f"{topk_indices.dtype} {(rows, topk)}, {getattr(row_starts, 'dtype', None)}"
+                f"{self.kernel_name}: needs logits float32 [R, C], topk_indices int32 [R, K], "
+                "row_starts int32 [R] and packed float32 [R, K, 2], got "
+                + ", ".join(
+                    f"{t.dtype} {tuple(t.shape)}"
+                    for t in (logits, topk_indices, row_starts, packed)
+                    if t is not None
+                )
             )
         if packed is None:
             packed = torch.empty((rows, topk, 2), dtype=torch.float32, device=logits.device)
@@ -238,6 +244,10 @@ class PackDCPTopkCandidatesKernel(TritonJitKernel["PackDCPTopkCandidatesKernel.C
             "num_warps": 8,
         }
         return (rows, -(-topk // key.block_size)), launch, packed
+
+
+def _fits(tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
+    return tensor.dtype is dtype and tensor.shape == shape
 
 
 pack_dcp_topk_candidates = PackDCPTopkCandidatesKernel()

@@ -42,12 +42,18 @@ def check(
 ) -> None:
     prefills = len(case[0]) - decodes
     lens = poison(to_device(np.zeros(prefills + SPARE, np.int32)))
-    seq_lens, starts, replay = map(to_device, case)
+    seq_lens, starts, replay = case
     result = compute_prefill_metadata(
-        seq_lens, starts, replay, prefills, decodes, window, gather_lens=lens
+        to_device(seq_lens),
+        to_device(starts),
+        to_device(replay),
+        prefills,
+        decodes,
+        window,
+        gather_lens=lens,
     )
     assert result is lens
-    expected = reference(*case, num_decodes=decodes, window_size=window)
+    expected = reference(seq_lens, starts, replay, decodes, window)
     np.testing.assert_array_equal(lens[:prefills].cpu().numpy(), expected)
     assert untouched(lens[prefills:]).all()
 

@@ -159,5 +159,7 @@ def test_what_does_not_fit_is_refused(to_device: Move) -> None:
         pack_dcp_topk_candidates(logits, ids.long(), **group)
     with pytest.raises(BindingError, match="int32"):
         pack_dcp_topk_candidates(logits, ids, ids[:, 0].long(), **group)
+    with pytest.raises(BindingError, match="packed float32"):
+        pack_dcp_topk_candidates(logits, ids, packed=logits[..., None], **group)
     with pytest.raises(BindingError, match="rank 2 of 2"):
         pack_dcp_topk_candidates(logits, ids, **group | {"dcp_rank": 2})
