@@ -1,5 +1,4 @@
-"""Arguments of a registration: a hashable stand-in to compare them by, and a copy that later changes
-do not reach.
+"""Arguments of a registration: a hashable stand-in to compare them by, and a copy of their own.
 
 A registration is compared when it is made and used when the plan is made; what a layer does to its
 lists in between must change neither.
@@ -38,7 +37,7 @@ def token(value: object) -> Hashable:
 
 
 def snapshot(value: Any) -> Any:
-    """A copy of an argument's own containers and dataclasses; what they hold in the end is shared."""
+    """A copy of an argument's containers and dataclasses; what they hold in the end is shared."""
     if type(value) in (list, tuple, set):
         return type(value)(map(snapshot, value))
     if type(value) is dict:

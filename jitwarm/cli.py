@@ -57,11 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     worst = OK
     for scenario, case in _cases(options):
         settings = _settings(options)
-        folder = (
-            Path(options.out)
-            / scenario.name
-            / (case.label.replace(" ", "-").replace("/", "_") or "case")
-        )
+        folder = Path(options.out) / scenario.name / case.folder
         started = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             measured = measure(case, settings, _note)

@@ -35,7 +35,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     """
     planned = list(plan)
     ready_keys = set(ready)
-    late = [event for event in observed.events if event.phase == "serve" and event.kind in LATE]
+    late = [event for event in observed.events if event.phase != "warm" and event.kind in LATE]
     needed = set(observed.launches) | {event.key for event in late}
     missed = {key for key in needed if key not in ready_keys} | {event.key for event in late}
     unreached = sorted(ready_keys - needed)

@@ -23,7 +23,7 @@ class Device:
 
     @property
     def torch_device(self) -> str:
-        """Where tensors of this device are made: real CUDA memory, or host memory under the stub."""
+        """Where this device's tensors are made: CUDA memory, or host memory under the stub."""
         return "cuda" if self.kind == "cuda" else "cpu"
 
     def synchronize(self) -> None:
@@ -86,6 +86,8 @@ def check_request(kind: str, arch: str | None) -> None:
     if kind == "stub":
         _check_arch(arch)
         return
+    if kind != "cuda":
+        raise _unknown(kind)
     found = _gpu_arch()
     if found is None:
         raise DeviceError(
@@ -106,6 +108,10 @@ def gpu_arch() -> str | None:
     return _gpu_arch()
 
 
+def _unknown(kind: str) -> DeviceError:
+    return DeviceError(f"unknown device {kind!r}: use cuda or stub")
+
+
 def _check_arch(arch: str | None) -> None:
     from jitwarm.backends.triton.stub import ARCHES
 
@@ -117,7 +123,7 @@ def _check_arch(arch: str | None) -> None:
 
 def _open_stub(kind: str, arch: str | None) -> Device:
     if kind != "stub":
-        raise DeviceError(f"unknown device {kind!r}: use cuda or stub")
+        raise _unknown(kind)
     _check_arch(arch)
     assert arch is not None  # checked above
     from triton.runtime import driver
@@ -132,6 +138,11 @@ def _open_cuda(arch: str | None) -> Device:
     check_request("cuda", arch)
     import torch
 
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"this machine has a GPU, but this torch ({torch.__version__}) cannot use it: "
+            "install a torch built for CUDA, or use --device stub"
+        )
     index = torch.cuda.current_device()
     major, minor = torch.cuda.get_device_capability(index)
     return Device("cuda", f"sm{major}{minor}", torch.cuda.get_device_name(index), _driver_version())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jitwarm.backends.triton.keytext import parse_key
+from jitwarm.backends.triton.keytext import parse_key, split_key
 from jitwarm.findings import Finding
 
 ABSENT = "absent"
+# An integer argument of value 1 is a constant to Triton, any other value a number.
+_ONE_AND_ANOTHER = [{"constexpr=1", kind} for kind in ("i32", "u64")]
 
 
 def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
@@ -19,6 +21,7 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
     warm-up did.
     """
     path, fields = parse_key(seen)
+    arguments = split_key(seen)[1]
     candidates = []
     for text in warmed:
         other, other_fields = parse_key(text)
@@ -44,9 +47,10 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
             advice="write the options in the declaration as the launch does, in the same order",
         )
     _, near_fields = parse_key(nearest)
+    settings = {name for name in differing if name not in arguments}
     words = [
-        f"`{name}`: warmed as {_words(near_fields.get(name))}, launched as "
-        f"{_words(fields.get(name))}"
+        f"`{name}`: warmed as {_words(near_fields.get(name), is_setting=name in settings)}, "
+        f"launched as {_words(fields.get(name), is_setting=name in settings)}"
         for name in differing
     ]
     return Finding(
@@ -56,7 +60,7 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
         field=", ".join(differing),
         warmed=", ".join(near_fields.get(name, ABSENT) for name in differing),
         seen=", ".join(fields.get(name, ABSENT) for name in differing),
-        advice=_advice(near_fields, fields, differing),
+        advice=_advice(near_fields, fields, differing, settings),
     )
 
 
@@ -64,31 +68,41 @@ def _differences(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
     return tuple(name for name in {**one, **other} if one.get(name) != other.get(name))
 
 
-def _words(value: str | None) -> str:
+def _words(value: str | None, *, is_setting: bool) -> str:
     if value is None:
-        return ABSENT
-    kind, slash, cls = value.partition("/")
+        return "its default" if is_setting else ABSENT
+    if is_setting:
+        return value
     if value.startswith("constexpr="):
         return f"the constant {value.removeprefix('constexpr=')}"
-    noun = f"{kind} pointer" if kind.startswith("*") else kind
-    if not slash:
-        return f"{noun} (not specialised)"
-    if cls == "D":
-        return f"{noun} aligned to 16 bytes" if kind.startswith("*") else f"{noun} divisible by 16"
-    return (
-        f"{noun} not aligned to 16 bytes" if kind.startswith("*") else f"{noun} not divisible by 16"
-    )
+    kind, slash, cls = value.partition("/")
+    if value.startswith("(") or not slash:
+        return value if value.startswith("(") else f"{_noun(kind)} (not specialised)"
+    if cls not in ("", "D"):
+        return f"{kind} equal to {cls}"
+    what = "aligned to 16 bytes" if kind.startswith("*") else "divisible by 16"
+    return f"{_noun(kind)} {what}" if cls else f"{_noun(kind)} not {what}"
 
 
-def _advice(warmed: dict[str, str], seen: dict[str, str], differing: tuple[str, ...]) -> str:
+def _noun(kind: str) -> str:
+    return f"{kind} pointer" if kind.startswith("*") else kind
+
+
+def _advice(
+    warmed: dict[str, str], seen: dict[str, str], differing: tuple[str, ...], settings: set[str]
+) -> str:
     for name in differing:
+        if name in settings:
+            continue
         was, now = warmed.get(name, ""), seen.get(name, "")
-        if was.partition("/")[0] != now.partition("/")[0] and "i64" in (was[:3], now[:3]):
+        old, kind = was.partition("/")[0], now.partition("/")[0]
+        if kind.startswith("*"):
+            if kind != old:
+                return f"declare `{name}` with this dtype too"
+            state = "aligned" if now.endswith("/D") else "unaligned"
+            return f"declare the {state} `{name}` too, or add it to do_not_specialize_on_alignment"
+        if kind != old and "i64" in (old, kind):
             return f"annotate `{name}: tl.int64`, so that its width does not depend on its value"
-        if now.startswith("*") and was.partition("/")[0] == now.partition("/")[0]:
-            return (
-                f"declare the unaligned `{name}` too, or add it to do_not_specialize_on_alignment"
-            )
-        if "=" not in now.partition("/")[0] or now == "constexpr=1":
+        if kind == old or {kind, old} in _ONE_AND_ANOTHER:
             return f"declare this class of `{name}` too, or add it to do_not_specialize"
     return "declare this launch too"

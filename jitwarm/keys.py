@@ -115,7 +115,7 @@ def _tuple_text(value: tuple[object, ...]) -> str:
 
 
 def _dataclass_text(value: Any) -> str:
-    kind = type(value)
+    kind: Any = type(value)
     _check_frozen(kind)
     inner = ", ".join(f"{name}={canonical(getattr(value, name))}" for name in _field_names(kind))
     return f"{kind.__qualname__}({inner})"

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from jitwarm import keys, phases
 from jitwarm.backends.triton import hits, hooks
+from jitwarm.backends.triton.miss import Miss
 from jitwarm.backends.triton.stub import NullKernel
 from jitwarm.errors import CompileRefused, UsageError
 from jitwarm.events import Event
@@ -111,7 +112,7 @@ class Monitor:
             for e in self.events
         )
 
-    def on_miss(self, miss: hooks.Miss) -> Any:
+    def on_miss(self, miss: Miss) -> Any:
         """Called by the hooks before a miss is served."""
         if self._phase(miss) == "warm":
             return None
@@ -127,7 +128,7 @@ class Monitor:
             )
         return None
 
-    def on_compiled(self, miss: hooks.Miss) -> None:
+    def on_compiled(self, miss: Miss) -> None:
         """Called by the hooks after a miss was served."""
         phase = self._phase(miss)
         self._add(
@@ -150,7 +151,7 @@ class Monitor:
         """Called by the hooks after a load."""
         self._add("load", kernel, text, ms, {}, phases.current_phase())
 
-    def _phase(self, miss: hooks.Miss) -> str:
+    def _phase(self, miss: Miss) -> str:
         return "warm" if miss.manual else phases.current_phase()
 
     def _add(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from jitwarm import keys
 from jitwarm.backends import backend_of
 from jitwarm.declare.enumeration import Enumeration
 from jitwarm.findings import Finding
+from jitwarm.plan_findings import collision_findings, outside_findings, silent_findings
 from jitwarm.registry import JitWarmupRegistry, Request, outside_scope
 
 
@@ -121,12 +122,13 @@ def make_plan(registry: JitWarmupRegistry) -> Plan:
         kernel.registrations += request.registrations
         kernel.requests += 1
         try:
-            kernel.add(
-                request,
-                request.kernel.enumerate_keys(registry.config, request.args, request.kwargs),
+            enumeration = request.kernel.enumerate_keys(
+                registry.config, request.args, request.kwargs
             )
         except Exception as error:  # one bad kernel must not cost the others their warm-up
             failures.append((name, error))
+            continue
+        failures += [(name, error) for error in kernel.add(request, enumeration)]
     rows = tuple(kernel.row() for kernel in collected.values())
     items = tuple(item for kernel in collected.values() for item in kernel.items())
     distinct = len(registry)
@@ -138,7 +140,13 @@ def make_plan(registry: JitWarmupRegistry) -> Plan:
         keys=len(items),
         backend_keys=len({item.backend_key for item in items}),
     )
-    findings = (*_outside_findings(), *_silent_findings(rows), *_collision_findings(items))
+    silent = [(kernel.name, what) for kernel in collected.values() for what in kernel.silent]
+    triton_keys = [(item.kernel, item.backend_key) for item in items if item.backend == "triton"]
+    findings = (
+        *outside_findings(outside_scope()),
+        *silent_findings(silent),
+        *collision_findings(triton_keys),
+    )
     return Plan(items, rows, funnel, findings, tuple(failures), time.perf_counter() - start)
 
 
@@ -149,22 +157,28 @@ class _Kernel:
         self.name, self.backend = name, ""
         self.registrations = self.requests = self.points = 0
         self.reasons: list[str] = []
+        self.silent: list[str] = []
         self.entries: dict[str, tuple[str, Any, Counter[str]]] = {}
 
-    def add(self, request: Request, enumeration: Enumeration) -> None:
+    def add(self, request: Request, enumeration: Enumeration) -> Iterator[Exception]:
+        """Take over the keys of one request; yields an error for each that cannot be bound."""
         self.points += enumeration.points
         if enumeration.no_keys_reason:
             self.reasons.append(enumeration.no_keys_reason)
+            if enumeration.silent:
+                self.silent.append(enumeration.no_keys_reason)
         for declared in enumeration.declared:
             entry = self.entries.get(declared.text)
             if entry is None:
                 backend = backend_of(declared.recipe)
                 self.backend = backend.name
-                entry = self.entries[declared.text] = (
-                    backend.key(declared.recipe),
-                    declared.recipe,
-                    Counter(),
-                )
+                try:
+                    key = backend.key(declared.recipe)
+                except Exception as error:  # nor one bad key the others of its kernel
+                    error.add_note(f"while planning {declared.text}")
+                    yield error
+                    continue
+                entry = self.entries[declared.text] = (key, declared.recipe, Counter())
             entry[2].update(request.owners)
 
     def items(self) -> Iterable[PlanItem]:
@@ -188,70 +202,3 @@ class _Kernel:
             backend_keys,
             reason,
         )
-
-
-def _outside_findings() -> Iterable[Finding]:
-    for name, count in outside_scope().items():
-        yield Finding(
-            "UNDECLARED",
-            name,
-            f"{name} was registered {count} times outside any warm-up scope and is not warmed",
-            advice="register while a JitWarmupRegistry is active",
-        )
-
-
-def _silent_findings(rows: Iterable[KernelRow]) -> Iterable[Finding]:
-    for row in rows:
-        if row.keys == 0 and row.no_keys_reason and "no reason" in row.no_keys_reason:
-            yield Finding(
-                "UNDECLARED",
-                row.kernel,
-                f"{row.kernel} is registered but {row.no_keys_reason}",
-                advice="return NoKeys('why') where no key is needed",
-            )
-
-
-def _collision_findings(items: Iterable[PlanItem]) -> Iterable[Finding]:
-    """Spaces that hold two constants which Triton's in-process memo takes for one: 1, True and 1.0,
-    or 0.0 and -0.0.
-    """
-    seen: dict[str, dict[str, str]] = {}
-    for item in items:
-        if item.backend != "triton":
-            continue
-        merged = _merge_equal_constants(item.backend_key)
-        texts = seen.setdefault(merged, {})
-        if texts and item.backend_key not in texts:
-            other = next(iter(texts))
-            yield Finding(
-                "KEY-UNSTABLE",
-                item.kernel,
-                f"{item.kernel} declares {item.backend_key} and {other}: Triton serves whichever "
-                "was compiled first to both",
-                advice="use one type for this compile-time value",
-            )
-        texts[item.backend_key] = item.kernel
-
-
-def _merge_equal_constants(text: str) -> str:
-    from jitwarm.backends.triton.keytext import parse_key
-
-    kernel, fields = parse_key(text)
-    merged = []
-    for name, value in fields.items():
-        kind, equals, constant = value.partition("=")
-        if kind == "constexpr" and equals:
-            constant = _CONSTANT_CLASSES.get(constant, _float_as_int(constant))
-        merged.append(f"{name}:{kind}{equals}{constant}")
-    return kernel + ";".join(merged)
-
-
-_CONSTANT_CLASSES = {"True": "1", "False": "0"}
-
-
-def _float_as_int(constant: str) -> str:
-    try:
-        number = float(constant)
-    except ValueError:
-        return constant
-    return str(int(number)) if number.is_integer() else constant

@@ -154,7 +154,8 @@ class JitWarmupRegistry:
         if strict:
             raise RegistrationError(
                 f"{kernel.kernel_name}: registered outside any warm-up scope, so it would never "
-                "be warmed: register while a JitWarmupRegistry is active (`with registry.activate():`)"
+                "be warmed: register while a JitWarmupRegistry is active "
+                "(`with registry.activate():`)"
             )
         with _outside_lock:
             _outside[kernel.kernel_name] += 1

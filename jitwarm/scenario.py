@@ -12,6 +12,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import itertools
+import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -125,6 +127,12 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return " ".join(f"{name}={value}" for name, value in self.axes.items())
 
     @property
+    def folder(self) -> str:
+        """The label as a folder name that any file system and artifact store takes."""
+        parts = [f"{name}-{value}" for name, value in self.axes.items()]
+        return re.sub(r"[^A-Za-z0-9._-]", "_", "_".join(parts)) or "case"
+
+    @property
     def replayed_ranks(self) -> tuple[int, ...]:
         """Ranks whose traffic is replayed: rank 1 is a value of its own to a compiler, the last is
         the general case.
@@ -230,8 +238,10 @@ def find(path: Path) -> list[Path]:
 
 
 def _matrix(source: str, raw: Any) -> dict[str, list[Any]]:
-    axes = convert(source, "$.matrix", raw, dict[str, list[str | int | float | bool]])
-    for name, values in axes.items():
+    axes: dict[str, list[Any]] = {}
+    for name, given in convert(source, "$.matrix", raw, dict[str, Any]).items():
+        values = convert(source, f"$.matrix.{name}", given, list[str | int | float | bool])
+        axes[name] = values
         if not values:
             raise ScenarioError(source, f"$.matrix.{name}", "is empty, so there would be no case")
         if len({(type(value), value) for value in values}) < len(values):
@@ -245,12 +255,17 @@ def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _case(source: str, raw: dict[str, Any], axes: dict[str, Any]) -> Case:
-    used: set[str] = {"arch"}
+    # An axis called arch is the architecture, unless the file names one itself.
+    used: set[str] = set() if "arch" in raw else {"arch"}
     resolved = _substitute(source, "$", copy.deepcopy(raw), axes, used)
+    if "axes" in resolved:
+        raise ScenarioError(source, "$.axes", "unknown field; the matrix is written as [matrix]")
     resolved["axes"] = axes
     resolved.setdefault("arch", axes.get("arch", "sm90"))
     case = convert(source, "$", resolved, Case)
-    for name in axes.keys() - used:
+    for name in axes:
+        if name in used:
+            continue
         raise ScenarioError(
             source,
             f"$.matrix.{name}",
@@ -323,9 +338,9 @@ def _check(source: str, case: Case) -> None:
             f"rank {parallel.dcp_rank} of a group of {parallel.dcp}",
         )
     mix = case.traffic.mix
-    require(
-        mix.decode + mix.prefill + mix.mixed + mix.padded > 0, "$.traffic.mix", "all weights are 0"
-    )
+    weights = sum((mix.decode, mix.prefill, mix.mixed, mix.padded))
+    require(math.isfinite(weights), "$.traffic.mix", "a weight is not a finite number")
+    require(weights > 0, "$.traffic.mix", "all weights are 0")
     for index, step in enumerate(case.traffic.step):
         path = f"$.traffic.step[{index}]"
         requests = len(step.decode_lens) + len(step.prefill_chunks)

@@ -98,6 +98,8 @@ def warm(
     """
     if depth not in DEPTHS:
         raise UsageError(f"unknown warm-up depth {depth!r}: use {' or '.join(DEPTHS)}")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs={jobs}: at least one thread has to compile")
     jobs = jobs or env.jobs() or os.cpu_count() or 1
     items = list(plan.backend_keys.values())
     start, cpu = time.perf_counter(), time.process_time()

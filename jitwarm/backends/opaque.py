@@ -1,4 +1,4 @@
-"""Kernels whose compile is their own business: the key that people read is the only key there is."""
+"""Kernels whose compile is their own business: the key that people read is the only key."""
 
 from __future__ import annotations
 

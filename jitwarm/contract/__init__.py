@@ -1,6 +1,5 @@
 """The contract class: kernels that say which of their keys must be ready at start-up."""
 
-from jitwarm.contract.domains import RowGroup, WarmupChoices, WarmupIntRange, zip_inputs
 from jitwarm.contract.expander import counting_points
 from jitwarm.contract.kernel import JitKernel, OpaqueRecipe
 from jitwarm.contract.launcher import LaunchSpec, kernel_launcher
@@ -8,6 +7,7 @@ from jitwarm.contract.native_inputs import triton_warmup_inputs
 from jitwarm.contract.pointers import TritonPointerInputVariant
 from jitwarm.contract.scalars import triton_scalar_specialization_rep
 from jitwarm.contract.triton import TritonJitKernel, TritonWarmupTensor
+from jitwarm.declare.domains import RowGroup, WarmupChoices, WarmupIntRange, zip_inputs
 
 __all__ = [
     "JitKernel",

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitwarm import keys
-from jitwarm.contract.domains import RowGroup, axis_values
 from jitwarm.contract.signatures import DeclaredInputs, declared_inputs, nearest
+from jitwarm.declare.domains import RowGroup, axis_values
 from jitwarm.errors import (
     DeclarationError,
     EmptySpaceError,

@@ -214,6 +214,7 @@ class JitKernel(ABC, Generic[KeyT]):
             count.points or len(found),
             tuple(declared.values()),
             None if declared else SILENT_ZERO,
+            silent=not declared,
         )
 
     def recipe(self, key: KeyT) -> object:

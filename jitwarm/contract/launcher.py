@@ -75,11 +75,8 @@ class InputBinding:
 
     def bind(self, owner: Any, spec: Any, values: tuple[Any, ...]) -> BoundLaunch:
         """The binding that `run` uses, by name; neither the grid nor a run-time adapter matters."""
-        if (
-            not isinstance(spec, tuple)
-            or len(spec) not in (2, 3)
-            or not isinstance(spec[1], Mapping)
-        ):
+        size = len(spec) if isinstance(spec, tuple) else 0
+        if size not in {2, 3} or not isinstance(spec[1], Mapping):
             raise _not_a_spec(owner, spec)
         kwargs = spec[1]
         kernel = kwargs.get("kernel")
@@ -132,17 +129,12 @@ class InputBinding:
         return entry
 
 
-@functools.cache
-def binding_of(names: tuple[str, ...]) -> InputBinding:
-    """The binding of inputs that arrive as a mapping with these names."""
-    return InputBinding(names)
+# The binding of inputs that arrive as a mapping with these names.
+binding_of = functools.cache(InputBinding)
 
 
 class KernelLaunch:
-    """The base `launch` of kernels whose arguments are bound by name.
-
-    A subclass may override it.
-    """
+    """The base `launch` of kernels whose arguments are bound by name; it may be overridden."""
 
     kernel: Any
 

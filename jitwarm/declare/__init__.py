@@ -1,7 +1,7 @@
 """Declare: which launches of a kernel must be ready."""
 
-from jitwarm.contract.domains import WarmupChoices, WarmupIntRange
 from jitwarm.declare.declaration import Declaration, declare
+from jitwarm.declare.domains import WarmupChoices, WarmupIntRange
 from jitwarm.declare.enumeration import Declared, Enumeration
 from jitwarm.declare.launch import LaunchCase, launch
 from jitwarm.declare.nokeys import NoKeys

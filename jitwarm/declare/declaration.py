@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from jitwarm.backends.triton.naming import import_path
@@ -21,7 +22,8 @@ class Declaration:
 
     def __init__(self, kernel: Any, cases: Cases, name: str) -> None:
         """`kernel` stays as it is: launches remain `kernel[grid](...)` and cost what they cost."""
-        if not hasattr(kernel, "arg_names") or not hasattr(kernel, "fn"):
+        # Autotuners and heuristics have both attributes too, but around another kernel.
+        if not hasattr(kernel, "arg_names") or not inspect.isfunction(getattr(kernel, "fn", None)):
             raise DeclarationError(
                 f"{name}: declare() takes a @triton.jit function, got {type(kernel).__name__}"
             )
@@ -51,24 +53,52 @@ class Declaration:
         given = self.cases(
             *args, **supply_config(self.kernel_name, self.cases, config, args, kwargs)
         )
-        if isinstance(given, NoKeys):
-            return Enumeration(self.kernel_name, 0, (), given.reason)
         points = 0
         declared: dict[str, TritonRecipe] = {}
-        for case in [given] if isinstance(given, LaunchCase) else given:
-            if not isinstance(case, LaunchCase):
-                raise DeclarationError(
-                    f"{self.kernel_name}: a declaration yields launch(...) cases, got "
-                    f"{type(case).__name__}; "
-                    "to say that there is none, return NoKeys('reason')"
-                )
+        cases, spoken = self._cases_of(given)
+        for case in cases:
             for point in case.points(self.kernel_name):
                 points += 1
                 recipe = self._recipe(point)
                 declared.setdefault(recipe.canonical(), recipe)
-        reason = None if declared else "its declaration yielded no launch and no reason"
+        reason = None
+        if not declared:
+            reason = spoken.reason if spoken else "its declaration yielded no launch and no reason"
         return Enumeration(
-            self.kernel_name, points, tuple(Declared(t, r) for t, r in declared.items()), reason
+            self.kernel_name,
+            points,
+            tuple(Declared(text, recipe) for text, recipe in declared.items()),
+            reason,
+            silent=not declared and spoken is None,
+        )
+
+    def _cases_of(self, given: Any) -> tuple[list[LaunchCase], NoKeys | None]:
+        """The cases that the declaration's function gave, or its reason for none.
+
+        A function with a `yield` anywhere is a generator, and its `return NoKeys(...)` arrives as
+        the generator's value.
+        """
+        if isinstance(given, NoKeys):
+            return [], given
+        if isinstance(given, LaunchCase):
+            return [given], None
+        returned: list[Any] = []
+
+        def collect() -> Generator[Any, None, None]:
+            returned.append((yield from given))
+
+        if not isinstance(given, Iterable):
+            raise self._not_a_case(given)
+        cases = list(collect())
+        for case in cases:
+            if not isinstance(case, LaunchCase):
+                raise self._not_a_case(case)
+        return cases, returned[0] if isinstance(returned[0], NoKeys) else None
+
+    def _not_a_case(self, given: object) -> DeclarationError:
+        return DeclarationError(
+            f"{self.kernel_name}: a declaration yields launch(...) cases, got "
+            f"{type(given).__name__}; to say that there is none, return NoKeys('reason')"
         )
 
     def _recipe(self, point: Mapping[str, object]) -> TritonRecipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,11 @@ class Enumeration:
 
     `points` counts the search-space points that were evaluated; `declared` holds the distinct keys
     in first-seen order; `no_keys_reason` says why there is none, and is None where there are some.
+    `silent` is True if the author gave no reason: then the reason is our words for that.
     """
 
     name: str
     points: int
     declared: tuple[Declared, ...]
     no_keys_reason: str | None = None
+    silent: bool = field(default=False, compare=False)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jitwarm.contract.domains import WarmupChoices, WarmupIntRange, axis_values
+from jitwarm.declare.domains import WarmupChoices, WarmupIntRange, axis_values
 
 
 @dataclass(frozen=True, slots=True)

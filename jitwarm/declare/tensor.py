@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitwarm import keys
+from jitwarm.errors import DeclarationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,17 @@ class TensorSpec:
     strides: tuple[int, ...] | None = None
     init: float | Callable[[Any], Any] = 0
     ptr_range_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Take lists and `torch.Size` as shapes; refuse strides that do not fit the shape."""
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if self.strides is not None:
+            object.__setattr__(self, "strides", tuple(self.strides))
+            if len(self.strides) != len(self.shape):
+                raise DeclarationError(
+                    f"TensorSpec: {len(self.strides)} strides {self.strides} for a shape of "
+                    f"{len(self.shape)} dimensions {self.shape}"
+                )
 
     @property
     def ndim(self) -> int:
@@ -62,8 +74,14 @@ class TensorSpec:
         return strides if dim is None else strides[dim]
 
     def is_contiguous(self) -> bool:
-        """Whether the strides are the row-major compact ones."""
-        return self.strides is None or self.strides == _compact(self.shape)
+        """Whether the elements lie in row-major order without gaps.
+
+        As in torch, a dimension of one element may have any stride, an empty tensor any strides.
+        """
+        triples = zip(self.shape, self.stride(), _compact(self.shape), strict=True)
+        return self.numel() == 0 or all(
+            extent == 1 or stride == compact for extent, stride, compact in triples
+        )
 
     def ptr_range(self) -> int:
         """Byte size of the storage (ROCm)."""
@@ -74,7 +92,7 @@ class TensorSpec:
         parts = [dtype_name(self.dtype), "aligned" if self.aligned else "unaligned"]
         if self.shape != (1,):
             parts.append(f"shape={keys.canonical(self.shape)}")
-        if not self.is_contiguous():
+        if self.stride() != _compact(self.shape):
             parts.append(f"strides={keys.canonical(self.strides)}")
         if self.ptr_range_bytes:
             parts.append(f"ptr_range={self.ptr_range_bytes}")

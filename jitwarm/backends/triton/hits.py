@@ -8,6 +8,7 @@ budget).
 from __future__ import annotations
 
 import threading
+from collections import _count_elements  # type: ignore[attr-defined] # what Counter is made of
 from typing import Any
 
 from jitwarm.backends.triton.naming import known_functions
@@ -31,8 +32,8 @@ class HitRecorder(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Triton's look-up of a launch."""
-        counts = self.counts
-        counts[key] = counts.get(key, 0) + 1
+        # `counts[key] += 1` loses counts when threads launch together; this is one C call.
+        _count_elements(self.counts, (key,))
         return dict.get(self, key, default)
 
     @classmethod
@@ -43,6 +44,9 @@ class HitRecorder(dict[str, Any]):
             if isinstance(caches[0], cls):
                 return caches[0]
             recorder = cls(fn, device, caches[0])
+            earlier = _recorders.get((id(fn), device))
+            if earlier is not None:  # somebody cleared `device_caches`
+                recorder.counts = earlier.counts
             fn.device_caches[device] = (recorder, *caches[1:])
             _recorders[id(fn), device] = recorder
         return recorder
@@ -103,5 +107,5 @@ def count_miss(fn: Any, device: int, in_process: str) -> None:
     """Called on each miss: make sure that `fn` is counted, and count this launch if its look-up
     came before that.
     """
-    if _users and (id(fn), device) not in _recorders:
-        HitRecorder.install(fn, device).counts[in_process] = 1
+    if _users and not isinstance(fn.device_caches[device][0], HitRecorder):
+        _count_elements(HitRecorder.install(fn, device).counts, (in_process,))

@@ -12,33 +12,16 @@ outside Triton's JIT runtime.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jitwarm.backends.triton.hits import count_miss, remember
 from jitwarm.backends.triton.keytext import key_text, specialization_from_compile
+from jitwarm.backends.triton.miss import Listener, Miss, listener_before, serve
 from jitwarm.backends.triton.naming import import_path
-
-
-@dataclass(slots=True)
-class Miss:
-    """One in-process miss while it is being served.
-
-    `kind` is None until Triton says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook
-    returned True) are the other ends. `stages` are milliseconds a compiler stage. `manual` is True
-    for `kernel.warmup(...)`.
-    """
-
-    kernel: str
-    text: str
-    in_process: str
-    manual: bool
-    kind: str | None = None
-    stages: dict[str, float] = field(default_factory=dict)
-    ms: float = 0.0
 
 
 class Sink(Protocol):
@@ -60,8 +43,9 @@ class Sink(Protocol):
 _lock = threading.Lock()
 _sinks: tuple[Sink, ...] = ()
 _local = threading.local()
-_originals: dict[str, Any] = {}
-_previous_listener: Callable[..., Any] | None = None
+_installed: _Installation | None = None
+# Kernels that a sink served instead of compiling: they leave Triton's caches with the sink.
+_served: list[tuple[Sink, Any, int, str, Any]] = []
 
 
 def attach(sink: Sink) -> None:
@@ -69,10 +53,10 @@ def attach(sink: Sink) -> None:
 
     Raises AttributeError if this Triton lacks a hook point.
     """
-    global _sinks
+    global _sinks, _installed
     with _lock:
-        if not _sinks:
-            _install()
+        if _installed is None:
+            _installed = _Installation()
         _sinks = (*_sinks, sink)
 
 
@@ -80,11 +64,13 @@ def detach(sink: Sink) -> None:
     """Remove a sink; the last one takes the wrappers out, except where somebody wrapped ours: there
     ours pass through.
     """
-    global _sinks
+    global _sinks, _installed
     with _lock:
         _sinks = tuple(other for other in _sinks if other is not sink)
-        if not _sinks:
-            _uninstall()
+        _withdraw_served(sink)
+        if not _sinks and _installed is not None:
+            _installed.remove()
+            _installed = None
 
 
 def prepay() -> None:
@@ -96,130 +82,125 @@ def prepay() -> None:
     bind_probe()
 
 
-def _install() -> None:
-    from triton.compiler import CompiledKernel
-    from triton.runtime.jit import JITFunction
-
-    _originals["pack"] = JITFunction._pack_args
-    _originals["compile"] = JITFunction._do_compile
-    _originals["load"] = CompiledKernel._init_handles
-    JITFunction._pack_args = _pack_args
-    JITFunction._do_compile = _do_compile
-    CompiledKernel._init_handles = _init_handles
-    _chain_listener()
+def _withdraw_served(sink: Sink) -> None:
+    for entry in [entry for entry in _served if entry[0] is sink]:
+        _served.remove(entry)
+        _, fn, device, key, kernel = entry
+        caches = fn.device_caches.get(device)
+        if caches is not None and dict.get(caches[0], key) is kernel:
+            del caches[0][key]
 
 
-def _uninstall() -> None:
-    global _previous_listener
-    from triton import knobs
-    from triton.compiler import CompiledKernel
-    from triton.runtime.jit import JITFunction
+class _Installation:
+    """Our wrappers, each over what it found in its place.
 
-    for owner, name, ours, key in (
-        (JITFunction, "_pack_args", _pack_args, "pack"),
-        (JITFunction, "_do_compile", _do_compile, "compile"),
-        (CompiledKernel, "_init_handles", _init_handles, "load"),
-    ):
-        if getattr(owner, name) is ours:
-            setattr(owner, name, _originals[key])
-    if knobs.compilation.listener is _listener:
-        knobs.compilation.listener = _previous_listener
-        _previous_listener = None
-
-
-def _chain_listener() -> None:
-    """Put our listener first and call the one that was there; a listener set later by others is
-    chained at the next miss.
+    Each installation has wrappers of its own: those of an earlier one that somebody wrapped stay
+    below his for good, and pass through.
     """
-    global _previous_listener
-    from triton import knobs
 
-    if knobs.compilation.listener is not _listener:
-        _previous_listener = knobs.compilation.listener
-        knobs.compilation.listener = _listener
+    def __init__(self) -> None:
+        from triton.compiler import CompiledKernel
+        from triton.runtime.jit import JITFunction
 
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        # Each listener of ours, and the one it calls.
+        self._listeners: list[tuple[Listener, Listener | None]] = []
+        self._wrap(JITFunction, "_pack_args", self._over_pack_args)
+        self._wrap(JITFunction, "_do_compile", self._over_do_compile)
+        self._wrap(CompiledKernel, "_init_handles", self._over_init_handles)
+        self.chain_listener()
 
-def _pack_args(
-    self: Any, backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any
-) -> Any:
-    """Keep the binder's pairs for `_do_compile`, which is called next and is not given them."""
-    _local.specialization = (self, specialization)
-    return _originals["pack"](self, backend, kwargs, bound_args, specialization, options)
+    def remove(self) -> None:
+        """Put everything back that nobody else has replaced since."""
+        from triton import knobs
 
+        for owner, name, original, ours in self._replaced:
+            if getattr(owner, name) is ours:
+                setattr(owner, name, original)
+        for ours, following in reversed(self._listeners):
+            if knobs.compilation.listener is ours:
+                knobs.compilation.listener = following
 
-def _do_compile(
-    self: Any,
-    key: str,
-    signature: Any,
-    device: Any,
-    constexprs: Any,
-    options: Any,
-    attrs: Any,
-    warmup: bool,
-) -> Any:
-    original = _originals["compile"]
-    bound: tuple[Any, Any] = getattr(_local, "specialization", (None, None))
-    fn, specialization = bound
-    _local.specialization = (None, None)
-    if not _sinks:
-        return original(self, key, signature, device, constexprs, options, attrs, warmup)
-    if fn is not self:  # `preload` compiles without binding
-        specialization = specialization_from_compile(self, signature, constexprs, attrs)
-    _, _, target, backend, _ = self.device_caches[device]
-    text = key_text(self, specialization, options, backend, target)
-    remember(self, device, key, text)
-    count_miss(self, device, key)
-    miss = Miss(import_path(self), text, key, warmup)
-    for sink in _sinks:
-        replacement = sink.on_miss(miss)
-        if replacement is not None:
-            self.device_caches[device][0][key] = replacement
-            return replacement
-    _chain_listener()
-    outer = getattr(_local, "miss", None)
-    _local.miss = miss
-    start = time.perf_counter()
-    try:
-        kernel = original(self, key, signature, device, constexprs, options, attrs, warmup)
-        if kernel is None:
-            miss.kind = "skipped"
-        else:
-            kernel.jitwarm_key = (miss.kernel, text)  # a load names the key it belongs to
-    except BaseException:
-        miss.kind = "failed"
-        raise
-    finally:
-        miss.ms = (time.perf_counter() - start) * 1e3
-        _local.miss = outer
-        for sink in _sinks:
-            sink.on_compiled(miss)
-    return kernel
+    def chain_listener(self) -> None:
+        """Put a listener of ours first, one that calls the one that was there.
 
+        Called on each miss as well: others may have set theirs since.
+        """
+        from triton import knobs
 
-def _init_handles(self: Any) -> Any:
-    if self.module is not None or not _sinks:
-        return _originals["load"](self)
-    start = time.perf_counter()
-    result = _originals["load"](self)
-    ms = (time.perf_counter() - start) * 1e3
-    kernel, text = getattr(self, "jitwarm_key", (self.name, self.name))
-    for sink in _sinks:
-        sink.on_loaded(kernel, text, ms)
-    return result
+        current = knobs.compilation.listener
+        if not any(current is ours for ours, _ in self._listeners):
+            ours = listener_before(current)
+            self._listeners.append((ours, current))
+            knobs.compilation.listener = ours
 
+    def _wrap(self, owner: Any, name: str, over: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        ours = functools.wraps(original)(over(original))
+        self._replaced.append((owner, name, original, ours))
+        setattr(owner, name, ours)
 
-def _listener(*, src: Any, metadata: Any, metadata_group: Any, times: Any, cache_hit: bool) -> None:
-    miss = getattr(_local, "miss", None)
-    if miss is not None:
-        miss.kind = "disk_hit" if cache_hit else "compile"
-        stages = {"init": times.ir_initialization / 1e3}
-        stages |= {name: us / 1e3 for name, us in times.lowering_stages}
-        miss.stages = {} if cache_hit else stages | {"store": times.store_results / 1e3}
-    if _previous_listener is not None:
-        _previous_listener(
-            src=src,
-            metadata=metadata,
-            metadata_group=metadata_group,
-            times=times,
-            cache_hit=cache_hit,
-        )
+    def _over_pack_args(self, original: Any) -> Any:
+        def pack_args(fn: Any, backend: Any, kwargs: Any, bound: Any, pairs: Any, opts: Any) -> Any:
+            """Keep the binder's pairs: `_do_compile` is called next and is not given them."""
+            packed = original(fn, backend, kwargs, bound, pairs, opts)
+            _local.specialization = (fn, pairs)
+            return packed
+
+        return pack_args
+
+    def _over_do_compile(self, original: Any) -> Any:
+        def do_compile(
+            fn: Any,
+            key: str,
+            signature: Any,
+            device: Any,
+            constexprs: Any,
+            options: Any,
+            attrs: Any,
+            warmup: bool,
+        ) -> Any:
+            bound, pairs = getattr(_local, "specialization", (None, ()))
+            _local.specialization = (None, ())
+
+            def compile_natively() -> Any:
+                return original(fn, key, signature, device, constexprs, options, attrs, warmup)
+
+            if _installed is not self:
+                return compile_natively()
+            if bound is not fn:  # `preload` compiles without binding
+                pairs = specialization_from_compile(fn, signature, constexprs, attrs)
+            _, _, target, backend, _ = fn.device_caches[device]
+            text = key_text(fn, pairs, options, backend, target, strict=False)
+            remember(fn, device, key, text)
+            count_miss(fn, device, key)
+            miss = Miss(import_path(fn), text, key, warmup)
+            for sink in _sinks:
+                kernel = sink.on_miss(miss)
+                if kernel is not None:
+                    fn.device_caches[device][0][key] = kernel
+                    _served.append((sink, fn, device, key, kernel))
+                    return kernel
+            self.chain_listener()
+            try:
+                return serve(miss, compile_natively)
+            finally:
+                for sink in _sinks:
+                    sink.on_compiled(miss)
+
+        return do_compile
+
+    def _over_init_handles(self, original: Any) -> Any:
+        def init_handles(kernel: Any) -> Any:
+            # Called on each launch: the loaded kernel must get through quickly.
+            if kernel.module is not None or _installed is not self:
+                return original(kernel)
+            start = time.perf_counter()
+            result = original(kernel)
+            ms = (time.perf_counter() - start) * 1e3
+            path, text = getattr(kernel, "jitwarm_key", (kernel.name, kernel.name))
+            for sink in _sinks:
+                sink.on_loaded(path, text, ms)
+            return result
+
+        return init_handles

@@ -17,21 +17,30 @@ from typing import Any
 
 from jitwarm import keys
 from jitwarm.backends.triton.naming import import_path
+from jitwarm.errors import KeyValueError
 
+_INTEGERS = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64))
 _defaults: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 def key_text(
-    fn: Any, specialization: Iterable[Any], options: Any, backend: Any, target: Any
+    fn: Any,
+    specialization: Iterable[Any],
+    options: Any,
+    backend: Any,
+    target: Any,
+    *,
+    strict: bool = True,
 ) -> str:
     """The canonical text of one launch.
 
     `specialization` is the binder's list of (type, class) pairs in parameter order, `options` the
-    parsed options of the backend.
+    parsed options of the backend. A compile-time value that is compared by identity raises
+    `KeyValueError`, or is shown by its type if not `strict`: watching must not break a launch.
     """
     entries = list(specialization)
     arguments = "; ".join(
-        f"{param.name}:{_argument(kind, cls)}"
+        f"{param.name}:{_argument(kind, cls, strict)}"
         for param, (kind, cls) in zip(fn.params, entries[: len(fn.params)], strict=True)
     )
     settings = [f"{target.backend}:{target.arch}", *_changed_options(options, backend, target)]
@@ -52,9 +61,11 @@ def specialization_from_compile(
             return tuple(classes(item, (*path, index)) for index, item in enumerate(kind))
         if kind == "constexpr":
             return constexprs.get(path)
-        if path not in attrs:
-            return None
-        return "D" if any("divisibility" in str(name) for name, _ in attrs[path]) else ""
+        if path in attrs:
+            return "D" if any("divisibility" in str(name) for name, _ in attrs[path]) else ""
+        # An annotated integer of value 1 is specialised, and has no attribute that says so.
+        is_one = kind in _INTEGERS and not fn.params[path[0]].do_not_specialize
+        return 1 if is_one else None
 
     return [
         (signature[param.name], classes(signature[param.name], (i,)))
@@ -65,40 +76,56 @@ def specialization_from_compile(
 def parse_key(text: str) -> tuple[str, dict[str, str]]:
     """A backend key's kernel path and its fields, arguments and options alike (`target` names the
     architecture).
+
+    A kernel may have an argument called like an option (`num_stages: tl.constexpr` is read by
+    both): then the option's field is `{num_stages}`.
     """
-    kernel, _, rest = text.partition("[")
-    arguments, _, settings = rest.rpartition("]{")
-    fields: dict[str, str] = {}
-    for part in _split(arguments):
-        name, _, value = part.partition(":")
-        fields[name] = value
-    target, *options = _split(settings[:-1])
-    fields["target"] = target
-    for part in options:
-        name, _, value = part.partition("=")
-        fields[name] = value
+    kernel, fields, settings = split_key(text)
+    for name, value in settings.items():
+        fields[f"{{{name}}}" if name in fields else name] = value
     return kernel, fields
 
 
-def _argument(kind: Any, cls: Any) -> str:
+def split_key(text: str) -> tuple[str, dict[str, str], dict[str, str]]:
+    """A backend key's kernel path, its arguments, and its settings: `target` and the options."""
+    kernel, _, rest = text.partition("[")
+    arguments, settings = (*_split(rest, "]{", 1), "}")[:2]
+    fields = dict(_field(part, ":") for part in _split(arguments, "; "))
+    target, *options = _split(settings[:-1], "; ") or [""]
+    return kernel, fields, {"target": target, **dict(_field(part, "=") for part in options)}
+
+
+def _field(text: str, separator: str) -> tuple[str, str]:
+    name, _, value = text.partition(separator)
+    return name, value
+
+
+def _argument(kind: Any, cls: Any, strict: bool) -> str:
     if isinstance(kind, tuple):
-        inner = ", ".join(
-            _argument(k, c) for k, c in zip(kind, cls or (None,) * len(kind), strict=True)
-        )
-        return f"({inner})"
+        classes = cls or (None,) * len(kind)
+        inner = (_argument(k, c, strict) for k, c in zip(kind, classes, strict=True))
+        return f"({', '.join(inner)})"
     if kind == "constexpr":
-        return f"constexpr={_value(cls)}"
+        return f"constexpr={_value(cls, strict)}"
     if cls is None:
         return str(kind)
     return f"{kind}/{cls}"
 
 
-def _value(value: Any) -> str:
-    if hasattr(value, "cache_key") and hasattr(
-        value, "fn"
-    ):  # a JITFunction passed as a compile-time value
+def _value(value: Any, strict: bool) -> str:
+    if hasattr(value, "cache_key") and hasattr(value, "fn"):  # a JITFunction is known by its path
         return import_path(value)
-    return keys.canonical(value)
+    if type(value) is tuple:
+        items = [_value(item, strict) for item in value]
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+    if type(value).__name__ == "constexpr":
+        return f"constexpr({_value(value.value, strict)})"
+    try:
+        return keys.canonical(value)
+    except KeyValueError:
+        if strict:
+            raise
+        return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 def _changed_options(options: Any, backend: Any, target: Any) -> list[str]:
@@ -112,17 +139,15 @@ def _changed_options(options: Any, backend: Any, target: Any) -> list[str]:
         for name, value in sorted(vars(options).items())
         if value != defaults.get(name, unset)
     }
-    if (
-        "extern_libs" in changed
-    ):  # pairs of a name and an absolute path: the folder is no part of it
+    if "extern_libs" in changed:  # names and absolute paths: the folder is no part of the key
         changed["extern_libs"] = tuple(
             (lib, Path(path).name) for lib, path in changed["extern_libs"]
         )
     return [f"{name}={keys.canonical(value)}" for name, value in changed.items()]
 
 
-def _split(text: str) -> list[str]:
-    """Split at `; `, but not inside quotes: a string constant may hold anything."""
+def _split(text: str, separator: str, most: int = -1) -> list[str]:
+    """Split outside quotes, at most `most` times: a string constant may hold anything."""
     parts, start, quote, skip = [], 0, "", False
     for index, char in enumerate(text):
         if skip:
@@ -132,9 +157,10 @@ def _split(text: str) -> list[str]:
             quote = "" if char == quote else quote
         elif char in "'\"":
             quote = char
-        elif char == ";" and text[index + 1 : index + 2] == " ":
+        elif char == separator[0] and text.startswith(separator, index) and most:
             parts.append(text[start:index])
-            start = index + 2
+            start = index + len(separator)
+            most -= 1
     if text[start:]:
         parts.append(text[start:])
     return parts

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import sys
 import threading
 from typing import Any
 
-from jitwarm.errors import DeclarationError
+from jitwarm import keys
+from jitwarm.errors import DeclarationError, KeyValueError
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a fingerprint may ask for the path of another kernel
 # Both directions are kept for the life of the process; the values keep the functions alive, so no
 # id is ever reused.
 _path_of: dict[int, tuple[Any, str]] = {}
@@ -23,16 +25,20 @@ def import_path(fn: Any) -> str:
 
     The object is looked up in its module, because two JITFunctions over one Python function
     (`triton.jit(f.fn, do_not_specialize=[...])` beside `f`) share module and qualified name and yet
-    are other kernels. One that no module attribute holds gets its qualified name and eight digits
-    of the hash of what makes it another kernel.
+    are other kernels. A kernel inside an autotuner has the autotuner's path. One that no module
+    attribute holds gets its qualified name and eight digits of the hash of what makes it another
+    kernel; a second object with all of that equal is numbered, for Triton keeps its binaries apart.
     """
     known = _path_of.get(id(fn))
     if known is not None:
         return known[1]
     with _lock:
-        path = _find(fn)
+        path = _held_path(fn)
+        if path is None:
+            path = _unheld_path(fn)
+        # Of a module that was loaded again the new kernel counts, not the one it replaced.
+        _function_at[path] = fn
         _path_of[id(fn)] = (fn, path)
-        _function_at.setdefault(path, fn)
     return path
 
 
@@ -48,6 +54,7 @@ def function_at(path: str) -> Any:
         raise DeclarationError(
             f"{path}: no such kernel ({error}); keep the kernel importable from its module"
         ) from error
+    fn = _innermost(fn)
     import_path(fn)
     return fn
 
@@ -57,25 +64,61 @@ def known_functions() -> list[Any]:
     return [fn for fn, _ in list(_path_of.values())]
 
 
-def _find(fn: Any) -> str:
-    python = fn.fn
-    module = getattr(fn, "module", None) or python.__module__
-    namespace = vars(sys.modules[module]) if module in sys.modules else {}
-    if namespace.get(python.__name__) is fn:
-        return f"{module}.{python.__name__}"
-    for name, value in namespace.items():
-        if value is fn:
+def _held_path(fn: Any) -> str | None:
+    """The path of the module attribute that holds `fn`, its own name first."""
+    module = _module(fn)
+    namespace = dict(vars(sys.modules[module])) if module in sys.modules else {}
+    own = fn.fn.__name__
+    names = [own, *(name for name in namespace if name != own)]
+    for name in names:
+        if namespace.get(name) is fn:
             return f"{module}.{name}"
-    return f"{module}.{python.__qualname__}#{_fingerprint(fn)}"
+    for name in names:
+        if _innermost(namespace.get(name)) is fn:
+            return f"{module}.{name}"
+    return None
+
+
+def _unheld_path(fn: Any) -> str:
+    path = f"{_module(fn)}.{fn.fn.__qualname__}#{_fingerprint(fn)}"
+    number = 1
+    while path in _function_at:
+        number += 1
+        path = f"{path.partition('~')[0]}~{number}"
+    return path
+
+
+def _module(fn: Any) -> str:
+    return str(getattr(fn, "module", None) or fn.fn.__module__)
+
+
+def _innermost(value: Any) -> Any:
+    """The JITFunction inside an autotuner or heuristics; any other object is returned as it is."""
+    while True:
+        inner = getattr(value, "fn", None)
+        if not hasattr(inner, "arg_names"):
+            return value
+        value = inner
 
 
 def _fingerprint(fn: Any) -> str:
-    """Eight digits over what tells two unnamed kernels apart: their source and what they do not
-    specialise on.
+    """Eight digits over what tells two unnamed kernels apart: their source, what they do not
+    specialise on, and the values of the function around them that they use.
     """
+    closure = inspect.getclosurevars(fn.fn).nonlocals if fn.fn.__closure__ else {}
     parts = (
         getattr(fn, "src", None) or getattr(fn.fn, "__qualname__", ""),
         repr(getattr(fn, "do_not_specialize", None)),
         repr(getattr(fn, "do_not_specialize_on_alignment", None)),
+        *(f"{name}={_captured(value)}" for name, value in sorted(closure.items())),
     )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:8]
+
+
+def _captured(value: Any) -> str:
+    if hasattr(value, "arg_names"):
+        return import_path(value)
+    try:
+        return keys.canonical(value)
+    except KeyValueError:
+        return type(value).__qualname__

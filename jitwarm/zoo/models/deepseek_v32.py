@@ -110,7 +110,7 @@ class DeepSeekV32:
                 )
 
     def bind_kv_cache(self) -> None:
-        """The cache is allocated: its geometry is known, and what depends on it registers for good."""
+        """The cache is allocated, its geometry is known: what depends on it registers for good."""
         block_size = self.config.cache_config.block_size
         self._register_block_table(block_size)
         if self.sparse:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from jitwarm.contract import RowGroup, WarmupChoices, WarmupIntRange, zip_inputs
-from jitwarm.contract.domains import axis_values
+from jitwarm.declare.domains import axis_values
 from jitwarm.errors import DeclarationError, EmptySpaceError
 
 

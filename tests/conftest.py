@@ -1,0 +1,60 @@
+"""What the tests share: a Triton cache of their own, the stub device, fresh processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def triton_cache(tmp_path, monkeypatch):
+    """The folder of Triton's disk cache, empty and of this test alone."""
+    folder = tmp_path / "triton-cache"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def stub(triton_cache):
+    """The device of the test process, sm90 without a GPU; no kernel is in Triton's memory."""
+    from jitwarm import device
+    from jitwarm.backends.triton import naming
+
+    for fn in naming.known_functions():
+        fn.device_caches.clear()
+    return device.activate("stub", "sm90")
+
+
+@pytest.fixture
+def outside(monkeypatch):
+    """Registrations outside any scope, counted from nothing."""
+    from jitwarm import registry
+
+    counter = Counter()
+    monkeypatch.setattr(registry, "_outside", counter)
+    return counter
+
+
+@pytest.fixture
+def fresh_process(triton_cache):
+    """Run Python text in a process of its own and return its output; `path` is importable there."""
+
+    def run(text, *, path=(), check=True, **variables):
+        folders = [os.environ.get("PYTHONPATH"), str(ROOT), *map(str, path)]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))} | variables
+        done = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, env=env, check=False
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+        return done
+
+    return run
