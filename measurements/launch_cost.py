@@ -28,7 +28,6 @@ import platform
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -130,13 +129,15 @@ def _rounds(
         order = names[turn % len(names) :] + names[: turn % len(names)]
         gc.collect()
         gc.disable()
+        burst = min(launches, BURST)
         for _ in range(max(launches // BURST, 1)):
             for style in order:
                 # A monitor without hit counting is on throughout: hits pass no hook of it.
-                counting = Monitor("record", count_hits=True) if style == COUNTED else nullcontext()
-                with counting:
+                with Monitor("record", count_hits=style == COUNTED) as inner:
                     device.synchronize()
-                    bursts[style].append(_burst(styles[style], arguments, min(launches, BURST)))
+                    bursts[style].append(_burst(styles[style], arguments, burst))
+                    if style == COUNTED and sum(inner.launches().values()) != burst:
+                        raise RuntimeError(f"{burst} launches were made, {inner.launches()} counted")
         gc.enable()
         for style, spent in bursts.items():
             figures[style].append(statistics.median(spent))

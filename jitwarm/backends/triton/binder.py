@@ -25,8 +25,8 @@ class BoundKey:
 
 
 class _Answered(Exception):  # noqa: N818 - not an error: it carries the answer out of Triton's run
-    def __init__(self, key: BoundKey) -> None:
-        self.key = key
+    def __init__(self, in_process: str, options: Any) -> None:
+        self.in_process, self.options = in_process, options
 
 
 def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
@@ -54,16 +54,17 @@ def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
         return pack(shadow, backend, kwargs, bound_args, specialization, options)
 
     def do_compile(key: str, *compile_arguments: Any) -> None:
-        options = compile_arguments[3]  # signature, device, constexprs, options, attrs, warmup
-        target, backend = caches[2], caches[3]
-        raise _Answered(BoundKey(key_text(fn, seen, options, backend, target), key))
+        # They are signature, device, constexprs, options, attrs, warmup.
+        raise _Answered(key, compile_arguments[3])
 
     shadow._pack_args = pack_args
     shadow._do_compile = do_compile
     try:
         shadow.run(*args, grid=(1,), warmup=True, **kwargs)
     except _Answered as answer:
-        return answer.key
+        _, _, target, backend, _ = caches
+        text = key_text(fn, seen, answer.options, backend, target)
+        return BoundKey(text, answer.in_process)
     except Exception as error:  # whatever Triton raises, its message lacks the kernel's name
         name = getattr(fn.fn, "__qualname__", str(fn))
         raise BindingError(

@@ -1,7 +1,7 @@
 """Launches that between them use everything a Triton key is made of.
 
 `LAUNCHES` maps a name to (JITFunction, arguments, options); tensors are `TensorSpec`s, `real` makes
-tensors of the same class. Run as a program it prints the golden file: one line a launch.
+tensors of the same class. `lines()` is the golden file, one line a launch.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ def make(width, callee):
     return inner
 
 
-_closure_16, _closure_32 = make(tl.constexpr(16), _callee), make(tl.constexpr(32), _callee)
-CLOSURES = {"16": _closure_16, "32": _closure_32}
-del _closure_16, _closure_32  # reachable, but not as attributes of this module
+# Reachable, but not as attributes of this module.
+CLOSURES = {width: make(tl.constexpr(width), _callee) for width in (16, 32)}
 
 
 class Layout(enum.IntEnum):
@@ -128,8 +127,8 @@ _add("nested tuple", _tuples, pair=((ODD, 17), (1,)), x_ptr=F32)
 _add("tuple of constexpr", _tuples, pair=(tl.constexpr(3), 16), x_ptr=F32)
 _add("empty tuple argument", _tuples, pair=(), x_ptr=F32)
 _add("argument named like an option", _staged, x_ptr=F32, num_stages=5, target=16)
-for path, fn in CLOSURES.items():
-    _add(f"closure {path}", fn, x_ptr=I32, n=16)
+for width in CLOSURES:
+    _add(f"closure {width}", CLOSURES[width], x_ptr=I32, n=16)
 for name, options in {
     "warps 4": {"num_warps": 4},
     "warps 8": {"num_warps": 8},
@@ -165,12 +164,3 @@ def planned(name):
 def lines():
     """The golden file."""
     return [f"{name} => {planned(name).text}" for name in LAUNCHES]
-
-
-if __name__ == "__main__":
-    from jitwarm import device
-
-    device.activate("stub", "sm90")
-    sys_modules = __import__("sys").modules
-    sys_modules["launch_catalogue"] = sys_modules["__main__"]
-    print(*lines(), sep="\n")
