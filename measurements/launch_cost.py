@@ -137,7 +137,9 @@ def _rounds(
                     device.synchronize()
                     bursts[style].append(_burst(styles[style], arguments, burst))
                     if style == COUNTED and sum(inner.launches().values()) != burst:
-                        raise RuntimeError(f"{burst} launches were made, {inner.launches()} counted")
+                        raise RuntimeError(
+                            f"{burst} launches were made, {inner.launches()} counted"
+                        )
         gc.enable()
         for style, spent in bursts.items():
             figures[style].append(statistics.median(spent))

@@ -26,6 +26,7 @@ from jitwarm.config import (
 from jitwarm.contract import TritonPointerInputVariant
 from jitwarm.declare import NoKeys
 from jitwarm.errors import DeclarationError
+from jitwarm.zoo.kernels import convert_req_index_entry_points as entry_points
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
 from jitwarm.zoo.kernels.compute_prefill_metadata import compute_prefill_metadata
 from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
@@ -386,15 +387,17 @@ def test_convert_calls_are_declared(dcp: int, pcp: int, catch: Any) -> None:
     for queries in (1, 15, 16, 17):
         batch = ints(64)[:queries], table[:queries], ints(64, 2048)[:queries]
         prefill = {"prefill_request_id": ints(queries), "workspace_start": ints(3)}
-        kernel.convert(*batch, **given)
-        kernel.convert(*batch, **given, return_valid_counts=True)
-        kernel.convert(*batch, **given, **prefill, return_valid_counts=True)
+        entry_points.convert(*batch, **given)
+        entry_points.convert(*batch, **given, return_valid_counts=True)
+        entry_points.convert(*batch, **given, **prefill, return_valid_counts=True)
         for counts in (False, True):
-            kernel.filter_dcp(*batch, **group, **given, return_valid_counts=counts)
+            entry_points.filter_dcp(*batch, **group, **given, return_valid_counts=counts)
         if dcp > 1:
-            kernel.filter_dcp(*batch, **group, **given, compact=False, return_valid_counts=True)
+            entry_points.filter_dcp(
+                *batch, **group, **given, compact=False, return_valid_counts=True
+            )
         if pcp > 1:
-            kernel.convert(*batch, **group, **given, **prefill, return_valid_counts=True)
+            entry_points.convert(*batch, **group, **given, **prefill, return_valid_counts=True)
     missing = planned(kernel, config) - set(seen)
     assert set(seen) <= planned(kernel, config)
     assert len(missing) == (1 if dcp == 1 else 0)  # count without compact is never hit at W = 1

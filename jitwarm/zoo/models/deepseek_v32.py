@@ -32,6 +32,7 @@ from jitwarm.zoo.kernels.compute_slot_mapping import (
     block_table_width,
     compute_slot_mapping,
 )
+from jitwarm.zoo.kernels.convert_req_index_entry_points import convert, filter_dcp
 from jitwarm.zoo.kernels.convert_req_index_to_global_index import convert_req_index_to_global_index
 from jitwarm.zoo.kernels.correct_attn_cp_out import correct_attn_cp_out
 from jitwarm.zoo.kernels.pack_dcp_topk_candidates import pack_dcp_topk_candidates
@@ -279,7 +280,7 @@ class DeepSeekV32:
         req_id, table = buffers.req_id[:tokens], buffers.block_table[: len(batch.query_lens)]
         topk, rows, counts = scratch.topk[:tokens], scratch.rows[:tokens], scratch.counts[:tokens]
         if self.world > 1:
-            return lambda: convert_req_index_to_global_index.filter_dcp(
+            return lambda: filter_dcp(
                 req_id,
                 table,
                 topk,
@@ -297,7 +298,7 @@ class DeepSeekV32:
             "fp8"
         )
         counting = workspace or not batch.num_prefills
-        return lambda: convert_req_index_to_global_index.convert(
+        return lambda: convert(
             req_id,
             table,
             topk,

@@ -57,15 +57,9 @@ def test_load_leaves_nothing_to_the_launch(stub):
 def test_a_kernel_too_large_for_the_device_fails_in_load(stub, monkeypatch):
     backend = TritonBackend()
     kernel = backend.compile(recipe())
-    monkeypatch.setattr(
-        stub_utils(), "get_device_properties", lambda device: {"max_shared_mem": -1}, raising=False
-    )
+    monkeypatch.setattr(triton.compiler.compiler, "max_shared_mem", lambda device: -1)
     with pytest.raises(triton.runtime.errors.OutOfResources):
         backend.load(kernel)
-
-
-def stub_utils():
-    return triton.runtime.driver.active.utils
 
 
 def test_prepare_makes_the_cache_entries_before_any_thread(stub):

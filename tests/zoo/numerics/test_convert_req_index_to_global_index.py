@@ -15,9 +15,7 @@ from references_convert_req_index_to_global_index import Layout, Prefill
 from references_convert_req_index_to_global_index import convert as reference
 
 from jitwarm.errors import BindingError
-from jitwarm.zoo.kernels.convert_req_index_to_global_index import (
-    convert_req_index_to_global_index as kernel,
-)
+from jitwarm.zoo.kernels import convert_req_index_entry_points as entry_points
 from jitwarm.zoo.kernels.convert_req_index_to_global_index import tiling
 
 Move = Callable[..., torch.Tensor]
@@ -70,7 +68,7 @@ def check_convert(
     indices = to_device(tokens)
     out = poison(torch.empty_like(indices))
     counts = poison(torch.empty_like(indices[:, 0].contiguous())) if count else None
-    result = kernel.convert(
+    result = entry_points.convert(
         to_device(req_id),
         to_device(table),
         indices,
@@ -104,7 +102,7 @@ def check_filter(
     req_id, table, tokens = case
     indices = to_device(tokens)
     out = poison(torch.empty_like(indices))
-    result = kernel.filter_dcp(
+    result = entry_points.filter_dcp(
         to_device(req_id),
         to_device(table),
         indices,
@@ -131,7 +129,7 @@ def check_filter(
 def test_the_worked_example(to_device: Move) -> None:
     tokens = np.full((1, 128), -1, np.int32)
     tokens[0, :7] = [0, 63, 64, 127, 191, 255, -1]
-    rows = kernel.convert(
+    rows = entry_points.convert(
         to_device(np.zeros(1, np.int32)),
         to_device(np.array([[9, 2, 7, 1]], np.int32)),
         to_device(tokens),
@@ -274,7 +272,7 @@ def test_a_table_wider_than_the_view_of_it(
     """The row stride may exceed the used width; ids past the used width are invalid."""
     tokens = np.arange(-1, 127, dtype=np.int32)[None] * 8
     whole = rng.integers(0, 500, (3, 20)).astype(np.int32)
-    rows = kernel.convert(
+    rows = entry_points.convert(
         to_device(np.array([2], np.int32)),
         to_device(whole)[:, :width],
         to_device(tokens),
@@ -290,7 +288,7 @@ def test_every_token_has_one_owner(rng: np.random.Generator, to_device: Move) ->
     req_id, table, tokens = random_case(rng, 4, 256, layout)
     total = np.zeros(4, np.int64)
     for rank in range(4):
-        _, counts = kernel.filter_dcp(
+        _, counts = entry_points.filter_dcp(
             to_device(req_id),
             to_device(table),
             to_device(tokens),
@@ -314,13 +312,13 @@ def test_what_does_not_fit_is_refused(to_device: Move) -> None:
         table: np.ndarray = table,
         tokens: np.ndarray = tokens,
         *,
-        entry: Any = kernel.convert,
+        entry: Any = entry_points.convert,
         **more: Any,
     ) -> Any:
         given = {"block_size": 16, "num_topk_tokens": 128} | more
         return entry(to_device(req_id), to_device(table), to_device(tokens), **given)
 
-    spread = {"entry": kernel.filter_dcp, "dcp_size": 2, "dcp_rank": 0, "dcp_interleave": 1}
+    spread = {"entry": entry_points.filter_dcp, "dcp_size": 2, "dcp_rank": 0, "dcp_interleave": 1}
     for entry in ({}, spread):
         for bad in (
             {"req_id": req_id.astype(np.int64)},

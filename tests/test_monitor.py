@@ -1,0 +1,165 @@
+"""The monitor: refusals, warnings, phases, null kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from jitwarm import phases
+from jitwarm.backends.triton.binder import bind
+from jitwarm.declare import TensorSpec
+from jitwarm.errors import CompileRefused, UsageError
+from jitwarm.keys import key_id
+from jitwarm.monitor import LateCompileWarning, Monitor
+
+pytestmark = pytest.mark.triton
+X = TensorSpec("float32")
+
+
+@triton.jit
+def copy(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, at, mask=at < n)
+
+
+def launch(n=17):
+    return copy[(1,)](torch.zeros(16), n, BLOCK=16)
+
+
+def key(n=17):
+    return bind(copy, (X, n), {"BLOCK": 16}).text
+
+
+def kinds(monitor):
+    return [event.kind for event in monitor.events]
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
+
+
+def test_a_refused_launch_leaves_no_trace(stub, triton_cache, monkeypatch):
+    hooked = []
+    monkeypatch.setattr(
+        triton.knobs.runtime, "jit_cache_hook", lambda **given: hooked.append(given)
+    )
+    with Monitor("error", rank=2) as monitor:
+        monitor.step, monitor.request = 7, "request 9"
+        before = files(triton_cache)
+        for _ in range(3):
+            with pytest.raises(CompileRefused) as refusal:
+                launch()
+        assert files(triton_cache) == before
+        assert copy.device_caches[0][0] == {}
+    assert hooked == []
+    assert kinds(monitor) == ["refused"] * 3
+    event = monitor.events[0]
+    assert (event.kernel, event.key, event.key_id) == (f"{__name__}.copy", key(), key_id(key()))
+    assert (event.phase, event.step, event.request, event.rank) == ("serve", 7, "request 9", 2)
+    assert str(refusal.value) == (
+        f"{__name__}.copy: a launch in step 7 needs {key()} [{key_id(key())}], which was not "
+        "warmed; add this launch to the kernel's declaration, or run with --monitor warn to let it "
+        "compile"
+    )
+
+
+def test_hits_and_warm_ups_pass_where_compiles_are_refused(stub):
+    with Monitor("error") as monitor:
+        copy.warmup(X, 17, BLOCK=16, grid=(1,))
+        with phases.phase("warm"):
+            launch(16)
+        launch(17)
+        launch(33)
+        with pytest.raises(CompileRefused):
+            launch(1)
+    served = [(event.kind, event.phase) for event in monitor.events]
+    assert served == [
+        *(("compile", "warm"), ("compile", "warm"), ("load", "warm")),
+        *(("load", "serve"), ("refused", "serve")),
+    ]
+
+
+def test_a_binary_on_disk_is_refused_too(stub):
+    copy.warmup(X, 17, BLOCK=16, grid=(1,))
+    copy.device_caches.clear()
+    with Monitor("error"), pytest.raises(CompileRefused):
+        launch()
+
+
+def test_after_stop_launches_compile_again(stub):
+    with Monitor("error"), pytest.raises(CompileRefused):
+        launch()
+    assert launch() is not None
+
+
+def test_a_late_compile_is_warned_of_each_time(stub):
+    with Monitor("warn") as monitor:
+        monitor.step = 3
+        with pytest.warns(LateCompileWarning) as caught:
+            launch(17)
+            launch(17)
+            launch(16)
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == 2
+    assert texts[0].startswith(f"{__name__}.copy: compile while serving (")
+    assert texts[0].endswith(f"step 3): {key()} was not warmed")
+    assert kinds(monitor) == ["compile", "load"] * 2
+
+
+def test_warm_ups_are_not_warned_of(stub):
+    with Monitor("warn") as monitor, phases.phase("warm"):
+        launch()
+    assert monitor.count(phase="warm") == 2
+
+
+def test_off_watches_nothing(stub):
+    with Monitor("off") as monitor:
+        launch()
+    assert monitor.events == []
+
+
+def test_unknown_modes_are_an_error():
+    with pytest.raises(UsageError, match="unknown monitor mode 'loud': use one of off, warn"):
+        Monitor("loud")
+
+
+def test_events_are_counted_by_kind_and_phase(stub):
+    with Monitor("record") as monitor:
+        copy.warmup(X, 17, BLOCK=16, grid=(1,))
+        launch(17)
+        with phases.phase("capture"):
+            launch(16)
+    assert (monitor.count(), monitor.count("compile"), monitor.count("load")) == (4, 2, 2)
+    assert monitor.count("compile", "load", phase="capture") == 2
+    assert monitor.count("load", phase="warm") == 0
+
+
+def test_the_call_site_is_the_launch(stub):
+    with Monitor("record") as monitor:
+        launch()
+    for event in monitor.events:
+        assert event.site.startswith(f"{__name__}.launch:")
+
+
+def test_starting_twice_and_stopping_twice_is_harmless(stub):
+    monitor = Monitor("record").start().start()
+    launch()
+    monitor.stop()
+    monitor.stop()
+    assert kinds(monitor) == ["compile", "load"]
+
+
+def test_null_kernels_compile_nothing_and_leave_with_the_monitor(stub, triton_cache):
+    with Monitor("record", count_hits=True, null_kernels=True) as monitor:
+        launch(17)
+        launch(17)
+        launch(16)
+        assert monitor.launches() == dict(sorted({key(17): 2, key(16): 1}.items()))
+        copy.warmup(X, 1, BLOCK=16, grid=(1,))
+    assert [(event.kind, event.phase) for event in monitor.events] == [("compile", "warm")]
+    assert len(copy.device_caches[0][0]) == 1  # the warmed one: a real kernel stays
+    with Monitor("record") as monitor:
+        launch(17)
+    assert kinds(monitor) == ["compile", "load"]
