@@ -1,0 +1,70 @@
+"""The table, against golden files. To write them anew: `python tests/report/test_terminal.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jitwarm.record import DeviceRecord, FailedKey, Result
+from jitwarm.report.terminal import result_text
+
+GOLDEN = Path(__file__).parent / "golden"
+FOLDER = "reports/out/deepseek-v3.2-dcp/dcp-2_arch-sm90"
+
+
+def recorded() -> Result:
+    return msgspec.json.decode((GOLDEN / "result.json").read_bytes(), type=Result)
+
+
+def on_a_gpu() -> Result:
+    """The same numbers as if from three processes on a GPU, without misses."""
+    result = recorded()
+    replace = msgspec.structs.replace
+    arms = {
+        name: replace(
+            arm,
+            samples=3,
+            loads=19,
+            spread=0.25,
+            raw=arm.raw | {"first_prefill_ms": [10.0, 12.5, 11.0]},
+        )
+        for name, arm in (result.arms | {"compiled": result.arms["cold"]}).items()
+    }
+    return replace(
+        result,
+        device=DeviceRecord("cuda", "sm90", "NVIDIA H200", "580.1"),
+        arms=arms,
+        coverage=replace(result.coverage, misses=(), missed=0),
+        rank_coverage=(),
+        checks=(),
+    )
+
+
+def with_everything_wrong() -> Result:
+    """Warm-up off, a kernel without keys, a failed key."""
+    result = recorded()
+    replace = msgspec.structs.replace
+    first, *others = result.kernels
+    silent = replace(first, keys=0, backend_keys=0, no_keys_reason="no decode context parallelism")
+    failed = FailedKey("UnpackSeq", "key", "OutOfResources: shared memory")
+    return replace(
+        result,
+        kernels=(silent, *others),
+        warm=replace(result.warm, skipped=("a key",), failed=(failed,)),
+    )
+
+
+VARIANTS = {"stub": recorded, "gpu": on_a_gpu, "wrong": with_everything_wrong}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_table(name):
+    expected = (GOLDEN / f"{name}.txt").read_text()
+    assert result_text(VARIANTS[name](), FOLDER) + "\n" == expected
+
+
+if __name__ == "__main__":
+    for variant, make in VARIANTS.items():
+        (GOLDEN / f"{variant}.txt").write_text(result_text(make(), FOLDER) + "\n")
