@@ -30,20 +30,20 @@ def _head(result: Result) -> str:
         if device.kind == "stub"
         else f"{device.name}, driver {device.driver}"
     )
-    funnel, warm = result.funnel, result.warm
+    funnel = result.funnel
     return (
         f"{result.scenario}  {axes or device.arch}     {note}\n"
         f"{funnel.layers} layers: {funnel.registrations} registrations -> "
         f"{funnel.distinct_registrations} distinct "
         f"({funnel.dedup_ratio:.1f}x) -> {funnel.keys} keys -> {funnel.backend_keys} binaries; "
-        f"{_ready(result)} with {warm.jobs} jobs"
+        f"{_ready(result)}"
     )
 
 
 def _ready(result: Result) -> str:
     if result.warm.skipped:
         return "warm-up is off, nothing compiled"
-    return f"ready in {result.arms['loaded'].ready_s:.1f} s"
+    return f"ready in {result.arms['loaded'].ready_s:.1f} s with {result.warm.jobs} jobs"
 
 
 def _kernels(result: Result) -> str:

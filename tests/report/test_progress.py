@@ -31,8 +31,10 @@ def drive(stream: io.StringIO) -> list[str]:
 
 def test_plain_lines_are_one_a_finished_kernel():
     assert drive(io.StringIO()) == [
-        "demo dcp=2: warmed 2/3 keys, Second ready after 1.0 s\n"
-        "demo dcp=2: warmed 3/3 keys, First ready after 1.5 s\n"
+        (
+            "demo dcp=2: warmed 2/3 keys, Second ready after 1.0 s\n"
+            "demo dcp=2: warmed 3/3 keys, First ready after 1.5 s\n"
+        )
     ]
 
 
