@@ -66,16 +66,22 @@ class WarmReport:
         """
         errors: list[Exception] = []
         for kernel, error in self.enumeration_failures:
-            error.add_note(f"while enumerating the keys of {kernel}")
+            _note(error, f"while enumerating the keys of {kernel}")
             errors.append(error)
         for outcome in self.failed:
             assert outcome.error is not None  # a failed outcome always has one
-            outcome.error.add_note(f"while warming {outcome.item.declared} [{outcome.item.id}]")
+            _note(outcome.error, f"while warming {outcome.item.declared} [{outcome.item.id}]")
             errors.append(outcome.error)
         if errors:
             raise ExceptionGroup(
                 f"jitwarm: {len(errors)} kernels or keys could not be warmed", errors
             )
+
+
+def _note(error: Exception, text: str) -> None:
+    """Add a note once, however often the report is raised."""
+    if text not in getattr(error, "__notes__", ()):
+        error.add_note(text)
 
 
 Progress = Callable[[int, int, PlanItem, float], None]

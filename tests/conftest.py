@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+if str(HERE) not in sys.path:  # helper modules beside the tests are imported by their names
+    sys.path.insert(0, str(HERE))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,171 @@
+"""Declarations beside a kernel: names, cases, reasons, and every mistake with the kernel's name."""
+
+from __future__ import annotations
+
+import pytest
+import triton
+import triton.language as tl
+
+from jitwarm.config import EngineConfig, SchedulerConfig
+from jitwarm.declare import (
+    Declaration,
+    NoKeys,
+    TensorSpec,
+    WarmupChoices,
+    WarmupIntRange,
+    declare,
+    launch,
+)
+from jitwarm.errors import DeclarationError, EmptySpaceError, KeyValueError
+from jitwarm.registry import JitWarmupRegistry
+
+X = TensorSpec("float32")
+
+
+@triton.jit
+def scale(x_ptr, n, BLOCK: tl.constexpr):
+    pass
+
+
+@triton.autotune([triton.Config({"BLOCK": 16})], key=["n"])
+@triton.jit
+def tuned(x_ptr, n, BLOCK: tl.constexpr):
+    pass
+
+
+def enumerate_(cases, *args, config=None, **kwargs):
+    return declare(scale, name="Scale")(cases).enumerate_keys(config, args, kwargs)
+
+
+def test_the_name_is_the_function_s_or_the_given_one():
+    @declare(scale)
+    def Scale():
+        """Copies."""
+
+    assert isinstance(Scale, Declaration)
+    assert (Scale.kernel_name, Scale.kernel, Scale.__doc__) == ("Scale", scale, "Copies.")
+    assert repr(Scale) == f"Declaration(Scale of {__name__}.scale)"
+    assert declare(scale, name="Other")(lambda: []).kernel_name == "Other"
+
+
+def test_points_keys_and_recipes():
+    def cases():
+        yield launch(BLOCK=64, x_ptr=X, n=WarmupChoices(1, 17), num_warps=8, num_stages=2)
+        yield launch(x_ptr=X, n=17, BLOCK=64, num_stages=2, num_warps=8)
+        yield launch(x_ptr=X, n=17, BLOCK=64, num_warps=8, num_stages=2)
+
+    found = enumerate_(cases)
+    assert (found.name, found.points) == ("Scale", 4)
+    assert (found.no_keys_reason, found.silent) == (None, False)
+    path = f"{__name__}.scale"
+    assert [declared.text for declared in found.declared] == [
+        f"{path}(x_ptr=tensor(float32, aligned), n=1, BLOCK=64, num_warps=8, num_stages=2)",
+        f"{path}(x_ptr=tensor(float32, aligned), n=17, BLOCK=64, num_warps=8, num_stages=2)",
+        f"{path}(x_ptr=tensor(float32, aligned), n=17, BLOCK=64, num_stages=2, num_warps=8)",
+    ]
+    assert found.declared[0].recipe.kernel == path
+    assert found.declared[0].recipe.arguments == (("x_ptr", X), ("n", 1), ("BLOCK", 64))
+    assert found.declared[0].recipe.options == (("num_warps", 8), ("num_stages", 2))
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        lambda: launch(x_ptr=X, n=1, BLOCK=16),
+        lambda: [launch(x_ptr=X, n=1, BLOCK=16)],
+        lambda: (launch(x_ptr=X, n=n, BLOCK=16) for n in (1,)),
+    ],
+    ids=["one case", "a list", "a generator"],
+)
+def test_ways_to_give_cases(cases):
+    assert enumerate_(cases).points == 1
+
+
+def returning():
+    return NoKeys("not on this backend")
+
+
+def generating():
+    if not X:
+        yield launch()
+    return NoKeys("not on this backend")
+
+
+@pytest.mark.parametrize("cases", [returning, generating])
+def test_no_keys_may_be_returned_by_a_function_or_a_generator(cases):
+    found = enumerate_(cases)
+    assert (found.points, found.declared, found.silent) == (0, (), False)
+    assert found.no_keys_reason == "not on this backend"
+
+
+@pytest.mark.parametrize("silent", [list, lambda: iter(()), lambda: ()])
+def test_a_silent_zero_is_told_from_a_spoken_one(silent):
+    found = enumerate_(silent)
+    assert (found.declared, found.silent) == ((), True)
+    assert found.no_keys_reason == "its declaration yielded no launch and no reason"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (None, "NoneType"),
+        (3, "int"),
+        ([launch(), {"x_ptr": X}], "dict"),
+        ([NoKeys("late")], "NoKeys"),
+    ],
+)
+def test_what_is_no_case_is_an_error_that_names_the_kernel(given, kind):
+    with pytest.raises(DeclarationError) as error:
+        enumerate_(lambda: given)
+    assert str(error.value) == (
+        f"Scale: a declaration yields launch(...) cases, got {kind}; "
+        "to say that there is none, return NoKeys('reason')"
+    )
+
+
+def test_an_empty_domain_names_the_kernel():
+    with pytest.raises(EmptySpaceError, match="^Scale: "):
+        enumerate_(lambda: launch(x_ptr=X, n=WarmupIntRange(5, 5), BLOCK=16))
+
+
+def test_an_argument_that_is_no_value_is_an_error():
+    with pytest.raises(KeyValueError, match="compared by identity"):
+        enumerate_(lambda: launch(x_ptr=object(), n=1, BLOCK=16))
+
+
+@pytest.mark.parametrize("kernel", [scale.fn, tuned, object()])
+def test_only_a_jit_function_can_be_declared(kernel):
+    with pytest.raises(DeclarationError, match=r"^cases: declare\(\) takes a @triton.jit function"):
+
+        @declare(kernel)
+        def cases():
+            return []
+
+
+def test_what_the_function_raises_passes_through():
+    def cases():
+        yield launch(x_ptr=X, n=1, BLOCK=16)
+        raise LookupError("theirs")
+
+    with pytest.raises(LookupError, match="theirs"):
+        enumerate_(cases)
+
+
+def test_register_warmup_registers_with_the_active_registry():
+    declaration = declare(scale, name="Scale")(lambda dtype: [])
+    with JitWarmupRegistry().activate() as registry:
+        declaration.register_warmup(dtype="float16")
+    (request,) = registry
+    assert request.kernel is declaration
+    assert (request.args, request.kwargs) == ((), {"dtype": "float16"})
+
+
+CONFIG = EngineConfig(scheduler_config=SchedulerConfig(max_num_seqs=3))
+
+
+def test_the_configuration_reaches_the_cases():
+    def cases(config, *, dtype):
+        yield launch(x_ptr=TensorSpec(dtype), n=config.scheduler_config.max_num_seqs, BLOCK=16)
+
+    (declared,) = enumerate_(cases, config=CONFIG, dtype="int8").declared
+    assert dict(declared.recipe.arguments) == {"x_ptr": TensorSpec("int8"), "n": 3, "BLOCK": 16}

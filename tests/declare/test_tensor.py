@@ -1,0 +1,99 @@
+"""Stand-ins say what a tensor of the same shape would say."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitwarm.declare import TensorSpec
+from jitwarm.declare.tensor import dtype_name
+from jitwarm.errors import DeclarationError
+from jitwarm.keys import canonical
+
+shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
+
+
+@settings(deadline=None)
+@given(shapes)
+def test_compact_strides_are_those_of_torch(shape):
+    spec, tensor = TensorSpec("float32", shape=shape), torch.empty(shape)
+    assert spec.stride() == tensor.stride()
+    assert (spec.size(), spec.numel(), spec.ndim) == (tensor.size(), tensor.numel(), tensor.ndim)
+    assert spec.is_contiguous()
+    for dim in range(-tensor.ndim, tensor.ndim):
+        assert (spec.size(dim), spec.stride(dim)) == (tensor.size(dim), tensor.stride(dim))
+
+
+@settings(deadline=None)
+@given(shapes, st.data())
+def test_contiguous_means_what_it_means_in_torch(shape, data):
+    strides = tuple(data.draw(st.integers(0, 9)) for _ in shape)
+    spec = TensorSpec("float32", shape=shape, strides=strides)
+    tensor = torch.zeros(200).as_strided(shape, strides)
+    assert spec.stride() == tensor.stride()
+    assert spec.is_contiguous() == tensor.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("spec", "pointer"),
+    [
+        (TensorSpec("int32"), 0),
+        (TensorSpec("int32", aligned=False), 1),
+        (TensorSpec("int32", aligned=False, shape=(0,)), 0),
+        (TensorSpec("int32", aligned=False, shape=(4, 0, 2)), 0),
+        (TensorSpec("int32", aligned=False, shape=()), 1),
+    ],
+)
+def test_pointers_of_empty_tensors_are_aligned_at_any_offset(spec, pointer):
+    assert spec.data_ptr() == pointer
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (TensorSpec("int32"), "tensor(int32, aligned)"),
+        (TensorSpec(torch.int32), "tensor(int32, aligned)"),
+        (TensorSpec("int32", aligned=False), "tensor(int32, unaligned)"),
+        (TensorSpec("int32", shape=(2, 3)), "tensor(int32, aligned, shape=(2, 3))"),
+        (TensorSpec("int32", shape=[2, 3]), "tensor(int32, aligned, shape=(2, 3))"),
+        (TensorSpec("int32", shape=torch.Size((2, 3))), "tensor(int32, aligned, shape=(2, 3))"),
+        (TensorSpec("int32", shape=(2, 3), strides=(3, 1)), "tensor(int32, aligned, shape=(2, 3))"),
+        (
+            TensorSpec("int32", shape=(2, 3), strides=[8, 1]),
+            "tensor(int32, aligned, shape=(2, 3), strides=(8, 1))",
+        ),
+        (
+            TensorSpec("int32", shape=(1, 3), strides=(8, 1)),
+            "tensor(int32, aligned, shape=(1, 3), strides=(8, 1))",
+        ),
+        (TensorSpec("int32", init=7), "tensor(int32, aligned)"),
+        (TensorSpec("int32", ptr_range_bytes=64), "tensor(int32, aligned, ptr_range=64)"),
+    ],
+)
+def test_text(spec, text):
+    assert canonical(spec) == text
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_strides_that_do_not_fit_the_shape_are_an_error():
+    with pytest.raises(DeclarationError, match=r"1 strides \(1,\) for a shape of 2 dimensions"):
+        TensorSpec("int32", shape=(2, 3), strides=(1,))
+
+
+def test_a_spec_is_a_value():
+    assert TensorSpec("int32") == TensorSpec("int32")
+    assert hash(TensorSpec("int32")) == hash(TensorSpec("int32"))
+    with pytest.raises(AttributeError):
+        TensorSpec("int32").aligned = False
+    assert TensorSpec("int32").ptr_range() == 0
+    assert TensorSpec("int32").device == torch.device("cpu")
+
+
+def test_dtype_names():
+    assert [dtype_name(dtype) for dtype in (torch.float16, "float16", "torch.float16")] == [
+        "float16"
+    ] * 3

@@ -1,0 +1,101 @@
+"""Coverage: plan against launches and events, in backend keys."""
+
+from __future__ import annotations
+
+from jitwarm.coverage import Observed, cover, digest, missed_by_kernel
+from jitwarm.events import Event
+from jitwarm.keys import key_id
+from jitwarm.plan import PlanKey
+
+A, B, C = (f"m.k[n:i32/{cls}]{{cuda:90}}" for cls in ("", "D", "1"))
+OTHER = "m.other[n:i32]{cuda:90}"
+PLAN = [
+    PlanKey("K", "K(17)", A),
+    PlanKey("K", "K(33)", A),
+    PlanKey("K", "K(16)", B),
+]
+
+
+def event(kind, key, step=0, phase="serve", ms=1.0):
+    return Event(kind, key.partition("[")[0], key, key_id(key), ms, {}, phase, step)
+
+
+def observed(launches, *events):
+    return Observed(rank=2, steps=9, launches=launches, events=list(events))
+
+
+def test_everything_warm():
+    coverage = cover(PLAN, [A, B], observed({A: 3, B: 1}))
+    assert (coverage.rank, coverage.steps, coverage.launches) == (2, 9, 4)
+    assert (coverage.needed, coverage.warmed, coverage.hit, coverage.missed) == (2, 2, 2, 0)
+    assert (coverage.unreached, coverage.unreached_declared) == (0, 0)
+    assert (coverage.misses, coverage.unreached_keys) == ((), ())
+
+
+def test_keys_that_no_launch_asked_for():
+    coverage = cover(PLAN, [A, B], observed({B: 1}))
+    assert (coverage.needed, coverage.hit, coverage.unreached) == (1, 1, 1)
+    assert coverage.unreached_keys == (A,)
+    assert coverage.unreached_declared == 2  # both declared keys of it
+
+
+def test_a_miss_is_counted_once_with_its_launches_first_step_and_time():
+    events = [event("compile", C, 4, ms=50.0), event("load", C, 4, ms=9.0)]
+    coverage = cover(PLAN, [A, B], observed({A: 3, B: 1, C: 7}, *events))
+    assert (coverage.needed, coverage.hit, coverage.missed, coverage.unreached) == (3, 2, 1, 0)
+    (miss,) = coverage.misses
+    assert (miss.kernel, miss.key, miss.first_step, miss.count) == ("K", C, 4, 7)
+    assert (miss.ms, miss.rank, miss.finding.kind, miss.finding.field) == (50.0, 2, "MISS", "n")
+    assert missed_by_kernel(coverage) == {"K": 1}
+
+
+def test_a_miss_of_a_key_replay_has_no_event():
+    (miss,) = cover(PLAN, [A, B], observed({C: 7})).misses
+    assert (miss.first_step, miss.count, miss.ms) == (-1, 7, 0.0)
+
+
+def test_a_refused_launch_is_needed_and_missed_though_nothing_ran():
+    events = [event("refused", C, step) for step in (5, 3)]
+    coverage = cover(PLAN, [A, B], observed({}, *events))
+    assert (coverage.launches, coverage.needed, coverage.missed) == (0, 1, 1)
+    assert (coverage.misses[0].first_step, coverage.misses[0].count) == (3, 2)
+
+
+def test_a_warmed_key_that_had_to_be_fetched_is_a_miss_of_its_own_kind():
+    coverage = cover(PLAN, [A, B], observed({A: 1, B: 1}, event("disk_hit", A, 2)))
+    assert (coverage.hit, coverage.missed, coverage.unreached) == (1, 1, 0)
+    assert coverage.misses[0].finding.kind == "DISK-HIT"
+
+
+def test_a_compile_inside_a_graph_capture_is_a_miss_too():
+    coverage = cover(PLAN, [A, B], observed({A: 1}, event("compile", C, phase="capture")))
+    assert [miss.key for miss in coverage.misses] == [C]
+
+
+def test_events_of_warm_up_and_loads_are_no_misses():
+    events = [event("compile", C, -1, "warm"), event("load", A)]
+    assert cover(PLAN, [A, B], observed({A: 1, B: 1}, *events)).missed == 0
+
+
+def test_a_key_whose_warm_up_failed_is_missed_and_not_unreached():
+    coverage = cover(PLAN, [A], observed({B: 1}, event("compile", B)))
+    assert (coverage.warmed, coverage.missed) == (1, 1)
+    assert coverage.unreached_keys == (A,)
+    assert coverage.unreached_declared == 2
+
+
+def test_without_warm_up_everything_needed_is_missed():
+    coverage = cover(
+        PLAN, [], observed({A: 2, OTHER: 1}, event("compile", A), event("compile", OTHER))
+    )
+    assert (coverage.warmed, coverage.hit, coverage.missed) == (0, 0, 2)
+    assert [(miss.kernel, miss.finding.kind) for miss in coverage.misses] == [
+        ("K", "UNDECLARED"),
+        ("m.other", "UNDECLARED"),
+    ]
+    assert missed_by_kernel(coverage) == {"K": 1, "m.other": 1}
+
+
+def test_a_digest_is_of_a_set():
+    assert digest([A, B, A]) == digest([B, A]) == key_id(f"{A}\n{B}")
+    assert digest([A]) != digest([B])

@@ -1,0 +1,163 @@
+"""Why a launch missed, in words, against the nearest warmed key."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitwarm.explain import explain_miss
+from jitwarm.findings import Finding
+
+
+def key(options="", kernel="m.k", **arguments):
+    inner = "; ".join(f"{name}:{value}" for name, value in arguments.items())
+    return f"{kernel}[{inner}]{{cuda:90{options}}}"
+
+
+PAIRS = {
+    "alignment": (
+        key(x="*fp32/D"),
+        key(x="*fp32/"),
+        "`x`: warmed as *fp32 pointer aligned to 16 bytes, "
+        "launched as *fp32 pointer not aligned to 16 bytes",
+        "declare the unaligned `x` too, or add it to do_not_specialize_on_alignment",
+    ),
+    "alignment, the other way": (
+        key(x="*fp32/"),
+        key(x="*fp32/D"),
+        "`x`: warmed as *fp32 pointer not aligned to 16 bytes, "
+        "launched as *fp32 pointer aligned to 16 bytes",
+        "declare the aligned `x` too, or add it to do_not_specialize_on_alignment",
+    ),
+    "dtype": (
+        key(x="*fp32/D"),
+        key(x="*bf16/D"),
+        "`x`: warmed as *fp32 pointer aligned to 16 bytes, "
+        "launched as *bf16 pointer aligned to 16 bytes",
+        "declare `x` with this dtype too",
+    ),
+    "divisibility": (
+        key(n="i32/D"),
+        key(n="i32/"),
+        "`n`: warmed as i32 divisible by 16, launched as i32 not divisible by 16",
+        "declare this class of `n` too, or add it to do_not_specialize",
+    ),
+    "one": (
+        key(n="i32/D"),
+        key(n="constexpr=1"),
+        "`n`: warmed as i32 divisible by 16, launched as the constant 1",
+        "declare this class of `n` too, or add it to do_not_specialize",
+    ),
+    "no longer one": (
+        key(n="constexpr=1"),
+        key(n="i32/"),
+        "`n`: warmed as the constant 1, launched as i32 not divisible by 16",
+        "declare this class of `n` too, or add it to do_not_specialize",
+    ),
+    "annotated one": (
+        key(n="i64/"),
+        key(n="i64/1"),
+        "`n`: warmed as i64 not divisible by 16, launched as i64 equal to 1",
+        "declare this class of `n` too, or add it to do_not_specialize",
+    ),
+    "width": (
+        key(n="i32"),
+        key(n="i64"),
+        "`n`: warmed as i32 (not specialised), launched as i64 (not specialised)",
+        "annotate `n: tl.int64`, so that its width does not depend on its value",
+    ),
+    "constant": (
+        key(B="constexpr=16"),
+        key(B="constexpr=1"),
+        "`B`: warmed as the constant 16, launched as the constant 1",
+        "declare this launch too",
+    ),
+    "pointer left out": (
+        key(x="*fp32/D"),
+        key(x="constexpr=None"),
+        "`x`: warmed as *fp32 pointer aligned to 16 bytes, launched as the constant None",
+        "declare this launch too",
+    ),
+    "tuple": (
+        key(x="(i32/D, fp32)"),
+        key(x="(i32/, fp32)"),
+        "`x`: warmed as (i32/D, fp32), launched as (i32/, fp32)",
+        "declare this launch too",
+    ),
+    "option": (
+        key(n="i32"),
+        key("; num_warps=8", n="i32"),
+        "`num_warps`: warmed as its default, launched as 8",
+        "declare this launch too",
+    ),
+    "option left out": (
+        key("; num_warps=8", n="i32"),
+        key(n="i32"),
+        "`num_warps`: warmed as 8, launched as its default",
+        "declare this launch too",
+    ),
+    "option named like an argument": (
+        key("; num_warps=8", num_warps="constexpr=8"),
+        key("; num_warps=4", num_warps="constexpr=8"),
+        "`{num_warps}`: warmed as 8, launched as 4",
+        "declare this launch too",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_difference(name):
+    warmed, seen, words, advice = PAIRS[name]
+    finding = explain_miss("K", seen, [warmed])
+    assert (finding.kind, finding.kernel) == ("MISS", "K")
+    assert finding.message == f"K: {words}"
+    assert finding.advice == advice
+
+
+def test_several_differences_against_the_nearest_key():
+    seen = key("; num_warps=8", x="*fp32/", n="i32/D", B="constexpr=64")
+    warmed = [
+        key(x="*bf16/D", n="i32/", B="constexpr=32"),
+        key(x="*fp32/D", n="i32/D", B="constexpr=64"),
+        key("; num_warps=8", kernel="m.other", x="*fp32/", n="i32/D", B="constexpr=64"),
+    ]
+    assert explain_miss("K", seen, warmed) == Finding(
+        "MISS",
+        "K",
+        "K: `x`: warmed as *fp32 pointer aligned to 16 bytes, launched as *fp32 pointer not "
+        "aligned to 16 bytes; `num_warps`: warmed as its default, launched as 8",
+        field="x, num_warps",
+        warmed="*fp32/D, absent",
+        seen="*fp32/, 8",
+        advice="declare the unaligned `x` too, or add it to do_not_specialize_on_alignment",
+    )
+
+
+def test_of_two_equally_near_keys_the_choice_does_not_depend_on_the_order():
+    seen, warmed = key(n="i32/"), [key(n="i32/D"), key(n="constexpr=1")]
+    assert explain_miss("K", seen, warmed) == explain_miss("K", seen, warmed[::-1])
+
+
+def test_a_kernel_that_was_not_warmed_at_all():
+    seen = key(n="i32")
+    assert explain_miss("K", seen, [key(kernel="m.other", n="i32")]) == Finding(
+        "UNDECLARED",
+        "K",
+        "K was launched, and no key of it was warmed",
+        seen=seen,
+        advice="declare and register this kernel",
+    )
+
+
+def test_a_key_that_was_ready_and_yet_was_fetched():
+    seen = key(n="i32")
+    finding = explain_miss("K", seen, [seen])
+    assert (finding.kind, finding.seen) == ("DISK-HIT", seen)
+    assert finding.advice == (
+        "write the options in the declaration as the launch does, in the same order"
+    )
+
+
+def test_strings_that_look_like_fields_are_no_fields():
+    warmed = key(S="constexpr='a; n:i32'", n="i32")
+    finding = explain_miss("K", key(S="constexpr='b; n:i64'", n="i32"), [warmed])
+    assert (finding.field, finding.warmed) == ("S", "constexpr='a; n:i32'")

@@ -1,0 +1,55 @@
+"""What an import brings in, asked of fresh processes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+HEAVY = ("torch", "triton", "numpy", "msgspec", "tabulate")
+
+
+def imported(fresh_process, statement):
+    text = (
+        f"{statement}\nimport json, sys\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    return set(json.loads(fresh_process(text)))
+
+
+def test_import_jitwarm_brings_in_nothing_heavy(fresh_process):
+    assert imported(fresh_process, "import jitwarm").isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from jitwarm import JitWarmupRegistry, owner",
+        "import jitwarm.registry, jitwarm.device, jitwarm.env, jitwarm.keys, jitwarm.declare",
+        "import jitwarm.contract",
+        "import jitwarm.scenario, jitwarm.plan, jitwarm.coverage, jitwarm.monitor, jitwarm.warm",
+    ],
+)
+def test_neither_torch_nor_triton_before_they_are_needed(fresh_process, statement):
+    assert imported(fresh_process, statement).isdisjoint(("torch", "triton"))
+
+
+def test_public_names_are_loaded_on_first_use(fresh_process):
+    text = (
+        "import jitwarm\n"
+        "for name in jitwarm.__all__:\n"
+        "    print(name, getattr(jitwarm, name).__class__.__name__)\n"
+        "try:\n"
+        "    jitwarm.Nothing\n"
+        "except AttributeError as error:\n"
+        "    print(error)\n"
+    )
+    assert fresh_process(text).splitlines() == [
+        "JitWarmupRegistry type",
+        "owner function",
+        "make_plan function",
+        "Plan type",
+        "Monitor type",
+        "__version__ str",
+        "module 'jitwarm' has no attribute 'Nothing'",
+    ]
