@@ -92,9 +92,9 @@ def _advice(
     warmed: dict[str, str], seen: dict[str, str], differing: tuple[str, ...], settings: set[str]
 ) -> str:
     for name in differing:
-        if name in settings:
-            continue
         was, now = warmed.get(name, ""), seen.get(name, "")
+        if name in settings or now.startswith("("):
+            continue
         old, kind = was.partition("/")[0], now.partition("/")[0]
         if kind.startswith("*"):
             if kind != old:

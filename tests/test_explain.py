@@ -17,22 +17,28 @@ PAIRS = {
     "alignment": (
         key(x="*fp32/D"),
         key(x="*fp32/"),
-        "`x`: warmed as *fp32 pointer aligned to 16 bytes, "
-        "launched as *fp32 pointer not aligned to 16 bytes",
+        (
+            "`x`: warmed as *fp32 pointer aligned to 16 bytes, "
+            "launched as *fp32 pointer not aligned to 16 bytes"
+        ),
         "declare the unaligned `x` too, or add it to do_not_specialize_on_alignment",
     ),
     "alignment, the other way": (
         key(x="*fp32/"),
         key(x="*fp32/D"),
-        "`x`: warmed as *fp32 pointer not aligned to 16 bytes, "
-        "launched as *fp32 pointer aligned to 16 bytes",
+        (
+            "`x`: warmed as *fp32 pointer not aligned to 16 bytes, "
+            "launched as *fp32 pointer aligned to 16 bytes"
+        ),
         "declare the aligned `x` too, or add it to do_not_specialize_on_alignment",
     ),
     "dtype": (
         key(x="*fp32/D"),
         key(x="*bf16/D"),
-        "`x`: warmed as *fp32 pointer aligned to 16 bytes, "
-        "launched as *bf16 pointer aligned to 16 bytes",
+        (
+            "`x`: warmed as *fp32 pointer aligned to 16 bytes, "
+            "launched as *bf16 pointer aligned to 16 bytes"
+        ),
         "declare `x` with this dtype too",
     ),
     "divisibility": (

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections import namedtuple
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -34,7 +33,9 @@ class Bits(enum.IntFlag):
     B = 2
 
 
-Pair = namedtuple("Pair", "left right")
+class Pair(NamedTuple):
+    left: object
+    right: object
 
 
 class Row(tuple):

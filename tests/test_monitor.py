@@ -101,9 +101,7 @@ def test_a_late_compile_is_warned_of_each_time(stub):
     with Monitor("warn") as monitor:
         monitor.step = 3
         with pytest.warns(LateCompileWarning) as caught:
-            launch(17)
-            launch(17)
-            launch(16)
+            [launch(n) for n in (17, 17, 16)]
     texts = [str(warning.message) for warning in caught]
     assert len(texts) == 2
     assert texts[0].startswith(f"{__name__}.copy: compile while serving (")

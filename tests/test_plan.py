@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pickle
 
-import plan_subjects as subjects
 import pytest
-from plan_subjects import X
 
+import plan_subjects as subjects
 from jitwarm.declare import Declared, Enumeration
 from jitwarm.errors import BindingError
 from jitwarm.findings import Finding
@@ -15,6 +14,7 @@ from jitwarm.keys import key_id
 from jitwarm.plan import Funnel, KernelRow, PlanKey, make_plan
 from jitwarm.plan_findings import collision_findings
 from jitwarm.registry import JitWarmupRegistry, owner
+from plan_subjects import X
 
 pytestmark = pytest.mark.triton
 
@@ -119,8 +119,10 @@ def test_a_key_that_cannot_be_bound_costs_no_other_of_its_kernel():
     ((name, error),) = plan.failures
     assert (name, type(error)) == ("Unbindable", BindingError)
     assert error.__notes__ == [
-        "while planning plan_subjects.copy(x_ptr=tensor(float32, aligned), n=17, BLOCK=16, "
-        "num_warp=4)"
+        (
+            "while planning plan_subjects.copy(x_ptr=tensor(float32, aligned), n=17, BLOCK=16, "
+            "num_warp=4)"
+        )
     ]
     assert [item.backend_key.partition("{")[2] for item in plan.items] == [
         "cuda:90}",

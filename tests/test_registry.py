@@ -35,6 +35,11 @@ class Kernel:
 A, B = Kernel("A"), Kernel("B")
 
 
+def register_and_raise(*args):
+    register(*args)
+    raise LookupError
+
+
 def requests(registry):
     return [(r.kernel.kernel_name, r.args, r.kwargs, dict(r.owners)) for r in registry]
 
@@ -60,8 +65,7 @@ def test_scopes_nest_and_are_left_on_an_exception(outside):
     outer, inner = JitWarmupRegistry(), JitWarmupRegistry()
     with outer.activate():
         with pytest.raises(LookupError), inner.activate():
-            register(A, 1)
-            raise LookupError
+            register_and_raise(A, 1)
         register(A, 2)
     register(A, 3)
     assert [request.args for request in outer] == [(2,)]
@@ -80,8 +84,7 @@ def test_owner_names_nest_and_are_left_on_an_exception():
     registry = JitWarmupRegistry()
     with registry.activate(), owner("outer"):
         with pytest.raises(LookupError), owner("inner"):
-            register(A, 1)
-            raise LookupError
+            register_and_raise(A, 1)
         register(A, 2)
     assert [list(request.owners) for request in registry] == [["inner"], ["outer"]]
 

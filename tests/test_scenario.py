@@ -91,8 +91,10 @@ def test_a_selector_without_a_case_is_an_error(write, selector):
         scenario.select((selector,))
     assert (error.value.path, error.value.problem) == (
         "$.matrix",
-        f"no case matches {selector!r}; there are: dcp=1 arch=sm90; dcp=1 arch=sm100; "
-        "dcp=8 arch=sm90; dcp=8 arch=sm100",
+        (
+            f"no case matches {selector!r}; there are: dcp=1 arch=sm90; dcp=1 arch=sm100; "
+            "dcp=8 arch=sm90; dcp=8 arch=sm100"
+        ),
     )
 
 
@@ -129,9 +131,9 @@ def test_overrides_reach_any_field(write):
 
 
 def test_explicit_steps(write):
-    text = (
-        HEAD
-        + "[[traffic.step]]\ndecode_lens = [1, 15]\npadded = 2\n[[traffic.step]]\nprefill_chunks = [5]\nprefill_contexts = [3]\n"
+    text = HEAD + (
+        "[[traffic.step]]\ndecode_lens = [1, 15]\npadded = 2\n"
+        "[[traffic.step]]\nprefill_chunks = [5]\nprefill_contexts = [3]\n"
     )
     assert load(write(text)).cases[0].traffic.step == (
         Step(decode_lens=(1, 15), padded=2),
@@ -283,8 +285,10 @@ MISTAKES = {
     ),
     "dcp does not divide": (
         with_("[parallel]\ntp = 8\ndcp = 3\n"),
-        "$.parallel.dcp: dcp 3 does not divide tp 8: each rank of a DCP group is a rank of the TP "
-        "group",
+        (
+            "$.parallel.dcp: dcp 3 does not divide tp 8: each rank of a DCP group is a rank of "
+            "the TP group"
+        ),
     ),
     "interleave does not divide": (
         with_("[parallel]\ncp_kv_cache_interleave_size = 3\n"),

@@ -1,4 +1,4 @@
-"""Traffic: the same for a seed everywhere, within the scheduler's limits, headline batches first."""
+"""Traffic: the same for a seed everywhere, within the limits, headline batches first."""
 
 from __future__ import annotations
 

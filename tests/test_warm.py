@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import plan_subjects as subjects
 import pytest
 import torch
 
+import plan_subjects as subjects
 from jitwarm.errors import BindingError, UsageError
 from jitwarm.monitor import Monitor
 from jitwarm.plan import make_plan

@@ -45,7 +45,7 @@ def test_the_name_is_the_function_s_or_the_given_one():
     assert isinstance(Scale, Declaration)
     assert (Scale.kernel_name, Scale.kernel, Scale.__doc__) == ("Scale", scale, "Copies.")
     assert repr(Scale) == f"Declaration(Scale of {__name__}.scale)"
-    assert declare(scale, name="Other")(lambda: []).kernel_name == "Other"
+    assert declare(scale, name="Other")(list).kernel_name == "Other"
 
 
 def test_points_keys_and_recipes():

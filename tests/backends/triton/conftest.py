@@ -1,4 +1,4 @@
-"""Makes the helper modules beside the tests importable by their names, here and in new processes."""
+"""Makes the helper modules beside the tests importable by their names."""
 
 from __future__ import annotations
 

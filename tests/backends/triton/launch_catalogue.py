@@ -127,8 +127,9 @@ _add("nested tuple", _tuples, pair=((ODD, 17), (1,)), x_ptr=F32)
 _add("tuple of constexpr", _tuples, pair=(tl.constexpr(3), 16), x_ptr=F32)
 _add("empty tuple argument", _tuples, pair=(), x_ptr=F32)
 _add("argument named like an option", _staged, x_ptr=F32, num_stages=5, target=16)
-for width in CLOSURES:
-    _add(f"closure {width}", CLOSURES[width], x_ptr=I32, n=16)
+for width, inner in CLOSURES.items():
+    _add(f"closure {width}", inner, x_ptr=I32, n=16)
+del inner
 for name, options in {
     "warps 4": {"num_warps": 4},
     "warps 8": {"num_warps": 8},

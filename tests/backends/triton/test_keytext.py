@@ -10,8 +10,9 @@ from jitwarm.backends.triton.keytext import parse_key, split_key
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import KeyValueError
 
-# To renew the golden file: PYTHONPATH=tests/backends/triton python -c "import launch_catalogue as c;
-# from jitwarm import device; device.activate('stub', 'sm90'); print(*c.lines(), sep='\n')"
+# To renew the golden file, run this in tests/backends/triton:
+# python -c "import launch_catalogue as c; from jitwarm import device;
+# device.activate('stub', 'sm90'); print(*c.lines(), sep='\n')" > golden_keys.txt
 GOLDEN = "golden_keys.txt"
 
 
