@@ -146,7 +146,7 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
     raw["first_step_load_ms"] = [
         _event_ms(a, ("load",), _given(a.times).first_prefill_step) for a in answers
     ]
-    kinds = Counter(e.kind for e in _given(answers[0].observed).events if e.phase == "serve")
+    kinds = Counter(e.kind for e in _given(answers[0].observed).events if e.phase != "warm")
     medians = {name: _median(values) or 0.0 for name, values in raw.items()}
     return ArmRecord(
         samples=len(answers),
@@ -165,7 +165,7 @@ def _event_ms(answer: Answer, kinds: tuple[str, ...], step: int | None = None) -
     return sum(
         e.ms
         for e in events
-        if e.phase == "serve" and e.kind in kinds and (step is None or e.step == step)
+        if e.phase != "warm" and e.kind in kinds and (step is None or e.step == step)
     )
 
 

@@ -19,8 +19,8 @@ import msgspec
 from jitwarm import __version__, atomic
 from jitwarm.assemble import assemble
 from jitwarm.device import check_request, gpu_arch
-from jitwarm.errors import JitwarmError, UsageError
-from jitwarm.harness import ArmFailed, Measured, Settings, measure, plan_case, warm_case
+from jitwarm.errors import ArmFailed, JitwarmError, UsageError
+from jitwarm.harness import Measured, Settings, measure, plan_case, warm_case
 from jitwarm.jobs import Answer, Warmed
 from jitwarm.model import check_model
 from jitwarm.monitor import MODES

@@ -6,7 +6,6 @@ A value that is not one of the words below is an error.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from jitwarm.errors import UsageError
 
@@ -21,19 +20,6 @@ def strict() -> bool:
 def jobs() -> int | None:
     """JITWARM_JOBS: compile threads; unset means one a core."""
     return _count("JITWARM_JOBS")
-
-
-def cache_dir() -> Path | None:
-    """JITWARM_CACHE_DIR: where jitwarm keeps what it stores itself; unset means a folder of the
-    user's cache.
-    """
-    value = os.environ.get("JITWARM_CACHE_DIR")
-    return Path(value) if value else None
-
-
-def color() -> bool:
-    """NO_COLOR: anything but empty turns colour off, as on no-color.org."""
-    return not os.environ.get("NO_COLOR")
 
 
 def _flag(name: str) -> bool:

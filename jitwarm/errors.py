@@ -15,6 +15,7 @@
      `- RunError                   exit 3: the run itself failed
          |- DeviceError            no such device, or a second one in this process
          |- WorkerError            a measuring process died
+         |   `- ArmFailed          a measuring process answered with an error
          |- NothingStoredError     compile(key) returned and stored no executor
          `- CompileRefused         a compile after start-up, refused in monitor mode `error`
 
@@ -95,6 +96,15 @@ class DeviceError(RunError):
 
 class WorkerError(RunError):
     """A measuring process ended without a result."""
+
+
+class ArmFailed(WorkerError):  # noqa: N818 - named for what happened
+    """A measuring process answered with an error; `exit_code` is that error's."""
+
+    def __init__(self, message: str, trace: str, exit_code: int) -> None:
+        """`trace` is the traceback in the measuring process."""
+        super().__init__(message)
+        self.trace, self.exit_code = trace, exit_code
 
 
 class NothingStoredError(RunError, RuntimeError):

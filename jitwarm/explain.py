@@ -36,7 +36,7 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
             seen=seen,
             advice="declare and register this kernel",
         )
-    _, differing, nearest = min(candidates)
+    count, differing, nearest = min(candidates)
     if not differing:
         return Finding(
             "DISK-HIT",
@@ -48,8 +48,11 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
         )
     _, near_fields = parse_key(nearest)
     settings = {name for name in differing if name not in arguments}
+    equally_near = [
+        parse_key(t)[1] for n, d, t in sorted(candidates) if (n, d) == (count, differing)
+    ]
     words = [
-        f"`{name}`: warmed as {_words(near_fields.get(name), is_setting=name in settings)}, "
+        f"`{name}`: warmed as {_alternatives(name, equally_near, is_setting=name in settings)}, "
         f"launched as {_words(fields.get(name), is_setting=name in settings)}"
         for name in differing
     ]
@@ -66,6 +69,25 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
 
 def _differences(one: dict[str, str], other: dict[str, str]) -> tuple[str, ...]:
     return tuple(name for name in {**one, **other} if one.get(name) != other.get(name))
+
+
+def _alternatives(name: str, warmed: list[dict[str, str]], *, is_setting: bool) -> str:
+    """The warmed values of one field in words."""
+    values = list(dict.fromkeys(fields.get(name) for fields in warmed))
+    constants = [value for value in values if value and value.startswith("constexpr=")]
+    if len(values) > 1 and constants == values:
+        shown = sorted((value.removeprefix("constexpr=") for value in constants), key=_by_number)
+        return f"the constants {', '.join(shown)}"
+    words = dict.fromkeys(_words(value, is_setting=is_setting) for value in values)
+    return " or ".join(words)
+
+
+def _by_number(constant: str) -> tuple[int, float, str]:
+    """Numbers by size, then everything else by its text."""
+    try:
+        return (0, float(constant), constant)
+    except ValueError:
+        return (1, 0.0, constant)
 
 
 def _words(value: str | None, *, is_setting: bool) -> str:

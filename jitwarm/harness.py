@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches
-from jitwarm.errors import UsageError, WorkerError
+from jitwarm.errors import ArmFailed, UsageError, WorkerError
 from jitwarm.jobs import Answer, Job, Reply, read_reply
 from jitwarm.scenario import Case
 
@@ -53,15 +53,6 @@ class Measured:
     ranks: list[Answer]
     plan: Answer | None
     failures: list[str]
-
-
-class ArmFailed(WorkerError):  # noqa: N818 - named for what happened
-    """A measuring process answered with an error; `exit_code` is that error's."""
-
-    def __init__(self, message: str, trace: str, exit_code: int) -> None:
-        """`trace` is the traceback in the measuring process."""
-        super().__init__(message)
-        self.trace, self.exit_code = trace, exit_code
 
 
 def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Measured:

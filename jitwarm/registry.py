@@ -138,13 +138,15 @@ class JitWarmupRegistry:
     def warmup(self, **options: Any) -> Any:
         """Plan and warm everything registered; `options` are those of `jitwarm.warm.warm`.
 
-        Returns the `WarmReport`. All keys are tried; if some failed, an ExceptionGroup with every
-        failure is raised at the end.
+        Nothing compiles if the configuration's `kernel_config.enable_jit_warmup` is False. Returns
+        the `WarmReport`. All keys are tried; if some failed, an ExceptionGroup with every failure
+        is raised at the end.
         """
         from jitwarm.plan import make_plan
         from jitwarm.warm import warm
 
-        report = warm(make_plan(self), **options)
+        switch = getattr(getattr(self.config, "kernel_config", None), "enable_jit_warmup", True)
+        report = warm(make_plan(self), **{"enabled": bool(switch)} | options)
         report.raise_failures()
         return report
 

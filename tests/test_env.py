@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jitwarm import env
 from jitwarm.errors import UsageError
 
-NAMES = ("JITWARM_STRICT", "JITWARM_JOBS", "JITWARM_CACHE_DIR", "NO_COLOR")
+NAMES = ("JITWARM_STRICT", "JITWARM_JOBS")
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +17,7 @@ def _unset(monkeypatch):
 
 
 def test_defaults():
-    assert (env.strict(), env.jobs(), env.cache_dir(), env.color()) == (False, None, None, True)
+    assert (env.strict(), env.jobs()) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +49,3 @@ def test_a_count_that_is_none(monkeypatch, text):
     monkeypatch.setenv("JITWARM_JOBS", text)
     with pytest.raises(UsageError, match="JITWARM_JOBS=.*: expected a whole number of at least 1"):
         env.jobs()
-
-
-def test_paths_and_colour(monkeypatch):
-    monkeypatch.setenv("JITWARM_CACHE_DIR", "/somewhere")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert (env.cache_dir(), env.color()) == (Path("/somewhere"), False)
-    monkeypatch.setenv("JITWARM_CACHE_DIR", "")
-    monkeypatch.setenv("NO_COLOR", "")
-    assert (env.cache_dir(), env.color()) == (None, True)

@@ -167,3 +167,14 @@ def test_strings_that_look_like_fields_are_no_fields():
     warmed = key(S="constexpr='a; n:i32'", n="i32")
     finding = explain_miss("K", key(S="constexpr='b; n:i64'", n="i32"), [warmed])
     assert (finding.field, finding.warmed) == ("S", "constexpr='a; n:i32'")
+
+
+def test_all_equally_near_constants_are_named():
+    def key(block):
+        return f"m._k[n:i32; BLOCK:constexpr={block}]{{cuda:90}}"
+
+    finding = explain_miss("K", key(4), [key(block) for block in (16, 1, 8, 2)])
+    assert finding.message == (
+        "K: `BLOCK`: warmed as the constants 1, 2, 8, 16, launched as the constant 4"
+    )
+    assert (finding.field, finding.seen) == ("BLOCK", "constexpr=4")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import plan_subjects as subjects
+from jitwarm.config import EngineConfig, KernelConfig
 from jitwarm.errors import BindingError, UsageError
 from jitwarm.monitor import Monitor
 from jitwarm.plan import make_plan
@@ -188,3 +189,14 @@ def test_equal_constants_are_three_keys_and_one_compile():
         assert warm(plan, jobs=1).warmed == 3
     assert counts(monitor) == {"compile": 1, "load": 1}
     assert [finding.kind for finding in plan.findings] == ["KEY-UNSTABLE"] * 2
+
+
+def test_the_registry_honours_the_switch_of_the_configuration():
+    config = EngineConfig(kernel_config=KernelConfig(enable_jit_warmup=False))
+    registry = JitWarmupRegistry(config)
+    with registry.activate():
+        subjects.Copy.register_warmup(16)
+    report = registry.warmup()
+    assert [outcome.status for outcome in report.outcomes] == ["skipped"] * len(report.outcomes)
+    assert len(report.outcomes) == 2
+    assert registry.warmup(enabled=True).warmed == 2
