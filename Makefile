@@ -29,7 +29,7 @@ run: setup
 	$(BIN)/jitwarm run $(SCENARIO) --quick
 
 test: check numerics test-lowest
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not gpu'
 
 # What depends on Triton, once more with the lowest version.
 test-lowest: $(LOWEST)/ready

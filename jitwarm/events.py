@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
-KINDS = ("compile", "disk_hit", "load", "tune", "failed", "skipped", "refused")
+Kind = Literal["compile", "disk_hit", "load", "failed", "skipped", "refused"]
 
 
 class Event(msgspec.Struct, frozen=True):
     """One event.
 
     `kind`: `compile` the compiler ran, `disk_hit` the binary came from the disk cache, `load` a
-    launcher was built and a module loaded, `tune` an autotuner ran; `failed` a compile error,
+    launcher was built and a module loaded; `failed` a compile error,
     `skipped` a user's hook stopped it, `refused` monitor mode `error` stopped it. `ms` is wall
     time, `stages` the compiler's own stage times in ms. `key` is the canonical backend key,
     `key_id` its hash. `phase` is `warm`, `serve` or `capture`; `step` counts steps of traffic (-1
     before the first).
     """
 
-    kind: str
+    kind: Kind
     kernel: str
     key: str
     key_id: str

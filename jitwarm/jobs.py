@@ -15,7 +15,6 @@ from jitwarm.scenario import Case
 
 # Arms that warm up, and how deep; `cold` does not warm.
 DEPTH = {"loaded": "loaded", "disk": "loaded", "compiled": "compiled"}
-ARMS = ("cold", "compiled", "loaded", "disk")
 
 
 class Job(msgspec.Struct, frozen=True):

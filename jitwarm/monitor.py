@@ -18,7 +18,7 @@ from jitwarm.backends.triton import hits, hooks
 from jitwarm.backends.triton.miss import Miss
 from jitwarm.backends.triton.stub import NullKernel
 from jitwarm.errors import CompileRefused, UsageError
-from jitwarm.events import Event
+from jitwarm.events import Event, Kind
 
 MODES = ("off", "warn", "error", "record")
 
@@ -155,7 +155,7 @@ class Monitor:
         return "warm" if miss.manual else phases.current_phase()
 
     def _add(
-        self, kind: str, kernel: str, text: str, ms: float, stages: dict[str, float], phase: str
+        self, kind: Kind, kernel: str, text: str, ms: float, stages: dict[str, float], phase: str
     ) -> None:
         self.events.append(
             Event(

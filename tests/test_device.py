@@ -110,7 +110,6 @@ def test_a_torch_that_cannot_use_the_gpu_is_an_error(no_device, gpu):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_the_gpu_of_this_machine(no_device):
     opened = device.activate("cuda")
     assert opened.kind == "cuda"

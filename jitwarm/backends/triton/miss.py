@@ -26,7 +26,7 @@ class Miss:
     text: str
     in_process: str
     manual: bool
-    kind: str | None = None
+    kind: Kind | None = None
     stages: dict[str, float] = field(default_factory=dict)
     ms: float = 0.0
 
