@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 # MISS: a launch needed a key that was not warmed. DISK-HIT: it was warmed and fetched again all the
-# same. UNDECLARED: a kernel nobody warms. KEY-UNSTABLE: which binary is served depends on the order.
+# same. UNDECLARED: a kernel nobody warms. KEY-UNSTABLE: the binary served depends on the order.
 Kind = Literal["MISS", "DISK-HIT", "UNDECLARED", "KEY-UNSTABLE"]
 
 

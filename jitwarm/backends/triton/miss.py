@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from jitwarm.events import Kind
+
 Listener = Callable[..., Any]
 
 _local = threading.local()
