@@ -26,7 +26,7 @@ def run_case(scenario: str, selector: str, *, steps: int) -> dict[str, float]:
     from jitwarm.assemble import assemble
     from jitwarm.device import gpu_arch
     from jitwarm.harness import Settings, measure
-    from jitwarm.scenario import load
+    from jitwarm.scenario_file import load
 
     loaded = load(SCENARIOS / scenario)
     (case,) = loaded.select((selector,))

@@ -40,6 +40,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     missed = {key for key in needed if key not in ready_keys} | {event.key for event in late}
     unreached = sorted(ready_keys - needed)
     names = {key.backend_key: key.kernel for key in planned}
+    by_path = {key.backend_key.partition("[")[0]: key.kernel for key in planned}
     return CoverageRecord(
         rank=observed.rank,
         steps=observed.steps,
@@ -52,7 +53,10 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
         unreached_declared=sum(
             key.backend_key in ready_keys and key.backend_key not in needed for key in planned
         ),
-        misses=tuple(_miss(key, names, ready_keys, observed, late) for key in sorted(missed)),
+        misses=tuple(
+            _miss(key, _finding(key, names, by_path, ready_keys), observed, late)
+            for key in sorted(missed)
+        ),
         unreached_keys=tuple(unreached),
     )
 
@@ -65,17 +69,26 @@ def missed_by_kernel(coverage: CoverageRecord) -> Mapping[str, int]:
     return counts
 
 
-def _miss(
-    key: str, names: Mapping[str, str], ready: set[str], observed: Observed, late: list[Event]
-) -> MissRecord:
+def _finding(
+    key: str, names: Mapping[str, str], by_path: Mapping[str, str], ready: set[str]
+) -> Finding:
+    path = key.partition("[")[0]
+    kernel = names.get(key) or by_path.get(path, path)
+    if key in names and key not in ready:
+        return Finding(
+            "MISS",
+            kernel,
+            f"{kernel}: declared, but this key was not made ready",
+            seen=key,
+            advice="see why its warm-up failed, or was switched off",
+        )
+    return explain_miss(kernel, key, ready)
+
+
+def _miss(key: str, finding: Finding, observed: Observed, late: list[Event]) -> MissRecord:
     events = [event for event in late if event.key == key]
-    kernel_path = key.partition("[")[0]
-    kernel = names.get(key) or next(
-        (name for text, name in names.items() if text.partition("[")[0] == kernel_path), kernel_path
-    )
-    finding: Finding = explain_miss(kernel, key, ready)
     return MissRecord(
-        kernel=kernel,
+        kernel=finding.kernel,
         key=key,
         first_step=min((event.step for event in events), default=-1),
         count=observed.launches.get(key, len(events)),

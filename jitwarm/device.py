@@ -50,13 +50,14 @@ def activate(kind: str, arch: str | None = None) -> Device:
     with _lock:
         if _active is not None:
             if (_active.kind, _active.arch) != (kind, arch or _active.arch):
+                asked = f"{kind} {arch}" if arch else kind
                 raise DeviceError(
-                    f"this process already has the device {_active.kind} {_active.arch}, {kind} "
-                    f"{arch or ''} was asked for: "
-                    "a process has one device, start another process"
+                    f"this process already has the device {_active.kind} {_active.arch}, "
+                    f"{asked} was asked for: a process has one device, start another process"
                 )
             return _active
-        _active = _open_cuda(arch) if kind == "cuda" else _open_stub(kind, arch)
+        check_request(kind, arch)
+        _active = _open_cuda() if kind == "cuda" else _open_stub(str(arch))
         return _active
 
 
@@ -87,8 +88,8 @@ def check_request(kind: str, arch: str | None) -> None:
         _check_arch(arch)
         return
     if kind != "cuda":
-        raise _unknown(kind)
-    found = _gpu_arch()
+        raise DeviceError(f"unknown device {kind!r}: use cuda or stub")
+    found = gpu_arch()
     if found is None:
         raise DeviceError(
             "--device cuda: this machine has no usable NVIDIA GPU; use --device stub, or run on a "
@@ -103,13 +104,11 @@ def check_request(kind: str, arch: str | None) -> None:
 def gpu_arch() -> str | None:
     """The architecture of the first GPU as in `sm90`, or None without one.
 
-    Starts no CUDA context in this process.
+    Asks the driver's management tool rather than CUDA: a context in a parent process would cost
+    memory for nothing.
     """
-    return _gpu_arch()
-
-
-def _unknown(kind: str) -> DeviceError:
-    return DeviceError(f"unknown device {kind!r}: use cuda or stub")
+    answer = _nvidia_smi("compute_cap")
+    return None if answer is None else "sm" + answer.replace(".", "")
 
 
 def _check_arch(arch: str | None) -> None:
@@ -121,11 +120,7 @@ def _check_arch(arch: str | None) -> None:
         )
 
 
-def _open_stub(kind: str, arch: str | None) -> Device:
-    if kind != "stub":
-        raise _unknown(kind)
-    _check_arch(arch)
-    assert arch is not None  # checked above
+def _open_stub(arch: str) -> Device:
     from triton.runtime import driver
 
     from jitwarm.backends.triton.stub import StubDriver
@@ -134,8 +129,7 @@ def _open_stub(kind: str, arch: str | None) -> Device:
     return Device("stub", arch, "stub device (no GPU)", "none")
 
 
-def _open_cuda(arch: str | None) -> Device:
-    check_request("cuda", arch)
+def _open_cuda() -> Device:
     import torch
 
     if not torch.cuda.is_available():
@@ -146,14 +140,6 @@ def _open_cuda(arch: str | None) -> Device:
     index = torch.cuda.current_device()
     major, minor = torch.cuda.get_device_capability(index)
     return Device("cuda", f"sm{major}{minor}", torch.cuda.get_device_name(index), _driver_version())
-
-
-def _gpu_arch() -> str | None:
-    """Asks the driver's management tool rather than CUDA: a context in the parent would cost memory
-    and forbid nothing useful.
-    """
-    answer = _nvidia_smi("compute_cap")
-    return None if answer is None else "sm" + answer.replace(".", "")
 
 
 def _driver_version() -> str:

@@ -34,7 +34,7 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
             kernel,
             f"{kernel} was launched, and no key of it was warmed",
             seen=seen,
-            advice="declare and register this kernel",
+            advice="declare and register this kernel, or see why its declaration failed",
         )
     count, differing, nearest = min(candidates)
     if not differing:
@@ -113,18 +113,27 @@ def _noun(kind: str) -> str:
 def _advice(
     warmed: dict[str, str], seen: dict[str, str], differing: tuple[str, ...], settings: set[str]
 ) -> str:
-    for name in differing:
-        was, now = warmed.get(name, ""), seen.get(name, "")
-        if name in settings or now.startswith("("):
-            continue
-        old, kind = was.partition("/")[0], now.partition("/")[0]
-        if kind.startswith("*"):
-            if kind != old:
-                return f"declare `{name}` with this dtype too"
-            state = "aligned" if now.endswith("/D") else "unaligned"
-            return f"declare the {state} `{name}` too, or add it to do_not_specialize_on_alignment"
-        if kind != old and "i64" in (old, kind):
-            return f"annotate `{name}: tl.int64`, so that its width does not depend on its value"
-        if kind == old or {kind, old} in _ONE_AND_ANOTHER:
-            return f"declare this class of `{name}` too, or add it to do_not_specialize"
-    return "declare this launch too"
+    """What to do about every differing field; one sentence for all where nothing special helps."""
+    special = [
+        text
+        for name in differing
+        if name not in settings
+        and (text := _advice_for(name, warmed.get(name, ""), seen.get(name, "")))
+    ]
+    return "; ".join(dict.fromkeys(special)) or "declare this launch too"
+
+
+def _advice_for(name: str, was: str, now: str) -> str | None:
+    old, kind = was.partition("/")[0], now.partition("/")[0]
+    if now.startswith("("):
+        return None
+    if kind.startswith("*"):
+        if kind != old:
+            return f"declare `{name}` with this dtype too"
+        state = "aligned" if now.endswith("/D") else "unaligned"
+        return f"declare the {state} `{name}` too, or add it to do_not_specialize_on_alignment"
+    if kind != old and "i64" in (old, kind):
+        return f"annotate `{name}: tl.int64`, so that its width does not depend on its value"
+    if kind == old or {kind, old} in _ONE_AND_ANOTHER:
+        return f"declare this class of `{name}` too, or add it to do_not_specialize"
+    return None

@@ -14,9 +14,8 @@ Kind = Literal["MISS", "DISK-HIT", "UNDECLARED", "KEY-UNSTABLE"]
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One finding.
 
-    `field` the argument or option it is about, `warmed` and `seen` its
-    values in words of the backend key, `smallest_input` the smallest launch that shows it, `advice`
-    what to do.
+    `field` is the argument or option it is about, `warmed` and `seen` its values in words of the
+    backend key, `advice` what to do.
     """
 
     kind: Kind
@@ -25,5 +24,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     field: str = ""
     warmed: str = ""
     seen: str = ""
-    smallest_input: str = ""
     advice: str = ""
+
+
+class FindingWarning(UserWarning):
+    """A finding of a plan, where no report shows it: warm-up of a registry in an engine."""

@@ -26,6 +26,8 @@ from jitwarm.scenario import Case
 # Steps of the arms whose coverage is not asked for: enough for the headline's repeats.
 SHORT = 50
 SIDE_BY_SIDE = 2
+# What a model prints is a note: our stdout is for data alone.
+STDERR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,7 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
         root = Path(scratch)
         for sample in range(settings.samples):
             for arm in arms:
-                note(
-                    f"{case.name} {case.label}: arm {arm}, process {sample + 1} of "
-                    f"{settings.samples}"
-                )
+                note(f"{case.title}: arm {arm}, process {sample + 1} of {settings.samples}")
                 steps = settings.steps_of(case)
                 if arm != "loaded" or sample:
                     steps = min(steps, SHORT)
@@ -88,7 +87,7 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
                 cache = root / f"{sample}-{'loaded' if arm == 'disk' else arm}"
                 try:
                     answers[arm].append(run_process(job, cache, root))
-                except ArmFailed as error:
+                except WorkerError as error:
                     if arm == "loaded" or error.exit_code == UsageError.exit_code:
                         raise
                     failures.append(f"arm {arm} failed: {error}")
@@ -135,18 +134,19 @@ def run_process(job: Job, cache: Path, scratch: Path) -> Answer:
             [sys.executable, "-m", "jitwarm.worker", str(job_path), str(reply_path)],
             env=os.environ | caches.isolated(cache),
             stdin=subprocess.DEVNULL,
+            stdout=STDERR,
             check=False,
         )
         reply = read_reply(reply_path) if reply_path.exists() else Reply()
     if reply.failure is not None:
         raise ArmFailed(
-            f"{job.case.name} {job.case.label}: {reply.failure.error}",
+            f"{job.case.title}: {reply.failure.error}",
             reply.failure.trace,
             reply.failure.exit_code,
         )
     if reply.answer is None:
         raise WorkerError(
-            f"{job.case.name} {job.case.label}: the process of arm {job.arm} ended with status "
+            f"{job.case.title}: the process of arm {job.arm} ended with status "
             f"{done.returncode} and no reply"
         )
     return reply.answer
@@ -177,7 +177,7 @@ def _other_ranks(
     if jobs:
         others = ", ".join(str(rank) for rank in case.replayed_ranks[1:])
         note(
-            f"{case.name} {case.label}: coverage of ranks {others or '-'}, plans of "
+            f"{case.title}: coverage of ranks {others or '-'}, plans of "
             f"{len(case.planned_ranks)} ranks"
         )
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

@@ -78,7 +78,6 @@ class StepTimes(msgspec.Struct, frozen=True):
     later_prefill: tuple[float, ...]
     later_decode: tuple[float, ...]
     first_prefill_step: int
-    first_decode_step: int
     launch_us: float
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -99,12 +100,25 @@ def _where(case: Case) -> str:
 
 
 def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegistry]:
-    """Build the model of a case for one rank; returns it with everything its layers registered."""
+    """Build the model of a case for one rank; returns it with everything its layers registered.
+
+    Raises `ScenarioError` for a builder that does not take (config, device) and for a model that
+    lacks `layers` or `step`.
+    """
     builder = find_builder(case)
     config = case.engine_config(rank, getattr(builder, "hf_config", HFConfig()))
     registry = JitWarmupRegistry(config)
+    try:
+        inspect.signature(builder).bind(config, device)
+    except TypeError as error:
+        problem = f"{case.model} is called with (config, device): {error}"
+        raise ScenarioError(_where(case), "$.model", problem) from None
     with registry.activate():
         model = builder(config, device)
+    missing = [name for name in ("layers", "step") if not hasattr(model, name)]
+    if missing:
+        problem = f"{case.model} returned a {type(model).__name__} without {' and '.join(missing)}"
+        raise ScenarioError(_where(case), "$.model", problem)
     bind: Any = getattr(model, "bind_kv_cache", None)
     if bind is not None:
         with registry.activate():

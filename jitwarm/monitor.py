@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 from jitwarm import keys, phases
@@ -58,6 +58,7 @@ class Monitor:
         self.events: list[Event] = []
         self.step = -1
         self.request = ""
+        self._counted: dict[str, int] = {}
         self._attached = False
 
     def start(self) -> Self:
@@ -80,6 +81,7 @@ class Monitor:
             hooks.detach(self)
             self._attached = False
             if self.count_hits:
+                self._counted = hits.hit_counts()
                 hits.stop_counting()
 
     def __enter__(self) -> Self:
@@ -102,8 +104,11 @@ class Monitor:
         hits.reset_counts()
 
     def launches(self) -> dict[str, int]:
-        """Launches since `begin_serving` by canonical key, misses included."""
-        return hits.hit_counts()
+        """Launches since `begin_serving` by canonical key, misses included; with `count_hits`.
+
+        After `stop` these are the launches up to then.
+        """
+        return hits.hit_counts() if self._attached and self.count_hits else dict(self._counted)
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
         """How many events of these kinds (all kinds by default), in one phase or in any."""
@@ -120,11 +125,11 @@ class Monitor:
             return NullKernel()
         if self.mode == "error":
             self._add("refused", miss.kernel, miss.text, 0.0, {}, self._phase(miss))
+            when = f" in step {self.step}" if self.step >= 0 else ""
             raise CompileRefused(
-                f"{miss.kernel}: a launch in step {self.step} needs {miss.text} "
-                f"[{keys.key_id(miss.text)}], which was not "
-                "warmed; add this launch to the kernel's declaration, or run with --monitor warn "
-                "to let it compile"
+                f"a launch{when} needs {miss.text} [{keys.key_id(miss.text)}], which was not "
+                "warmed; add it to the kernel's declaration, or let it compile: Monitor('warn'), "
+                "on the command line --monitor warn"
             )
         return None
 
@@ -140,11 +145,13 @@ class Monitor:
             phase,
         )
         if self.mode == "warn" and phase != "warm":
-            warnings.warn(
-                f"{miss.kernel}: {miss.kind} while serving ({miss.ms:.1f} ms, step "
-                f"{self.step}): {miss.text} was not warmed",
+            frame = _caller()
+            warnings.warn_explicit(
+                f"{miss.kind} while serving ({miss.ms:.1f} ms, step {self.step}): {miss.text} "
+                "was not warmed",
                 LateCompileWarning,
-                stacklevel=4,
+                frame.f_code.co_filename if frame else "",
+                frame.f_lineno if frame else 1,
             )
 
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
@@ -174,15 +181,20 @@ class Monitor:
         )
 
 
-def _call_site() -> str:
-    """`module.function:line` of the innermost frame outside Triton and jitwarm's own machinery."""
+def _caller() -> FrameType | None:
+    """The innermost frame outside Triton and jitwarm's own machinery: who launched."""
     frame = inspect.currentframe()
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(_MACHINERY):
-            return f"{module}.{frame.f_code.co_name}:{frame.f_lineno}"
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_MACHINERY):
         frame = frame.f_back
-    return ""
+    return frame
+
+
+def _call_site() -> str:
+    """`module.function:line` of the caller."""
+    frame = _caller()
+    if frame is None:
+        return ""
+    return f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}:{frame.f_lineno}"
 
 
 _MACHINERY = (

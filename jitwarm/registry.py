@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from jitwarm.arguments import snapshot, token
 from jitwarm.declare.config_argument import CONFIG_NAMES
 from jitwarm.declare.enumeration import Enumeration
 from jitwarm.errors import RegistrationError
+from jitwarm.findings import FindingWarning
 
 _active: ContextVar[tuple[JitWarmupRegistry, int] | None] = ContextVar(
     "jitwarm_registry", default=None
@@ -98,11 +100,11 @@ class JitWarmupRegistry:
         first, the real one once the cache is allocated.
         """
         self._scopes += 1
-        token = _active.set((self, self._scopes))
+        restore = _active.set((self, self._scopes))
         try:
             yield self
         finally:
-            _active.reset(token)
+            _active.reset(restore)
 
     @classmethod
     def capture(cls, init: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,7 +148,10 @@ class JitWarmupRegistry:
         from jitwarm.warm import warm
 
         switch = getattr(getattr(self.config, "kernel_config", None), "enable_jit_warmup", True)
-        report = warm(make_plan(self), **{"enabled": bool(switch)} | options)
+        plan = make_plan(self)
+        for finding in plan.findings:
+            warnings.warn(f"{finding.message}; {finding.advice}", FindingWarning, stacklevel=2)
+        report = warm(plan, **{"enabled": bool(switch)} | options)
         report.raise_failures()
         return report
 
@@ -205,11 +210,11 @@ def owner(name: str) -> Iterator[None]:
     """Name who registers: a layer or a component, as in `model.layers.3.indexer`. The innermost
     name wins.
     """
-    token = _owner.set(name)
+    outer = _owner.set(name)
     try:
         yield
     finally:
-        _owner.reset(token)
+        _owner.reset(outer)
 
 
 def outside_scope() -> dict[str, int]:

@@ -45,6 +45,17 @@ SETTINGS = (
 )
 
 
+class Work(msgspec.Struct, frozen=True):
+    """What a job did, as opposed to the process it did it in."""
+
+    plans: tuple[RankPlan, ...] = ()
+    warmed: Warmed | None = None
+    ready_s: float = 0.0
+    times: StepTimes | None = None
+    observed: Observed | None = None
+    emits_token: bool = False
+
+
 def run_job(job: Job) -> Answer:
     """Do one job in this process."""
     import torch
@@ -53,24 +64,21 @@ def run_job(job: Job) -> Answer:
     before = caches.count()
     device = activate(job.device, job.case.arch)
     import_s = time.perf_counter() - _STARTED
-    answer = _plan_ranks(job, device) if job.arm == "plan" else _replay_arm(job, device)
+    work = _plan_ranks(job, device) if job.arm == "plan" else _replay_arm(job, device)
     after = caches.count()
-    return msgspec.structs.replace(
-        Answer(
-            arm=job.arm,
-            device=DeviceRecord(device.kind, device.arch, device.name, device.driver),
-            versions=_versions(str(torch.version.cuda)) | {"triton": triton.__version__},
-            caches={name: caches.CacheCount(before[name], after[name]) for name in before},
-            import_s=import_s,
-            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            emits_token=False,
-            checks=_doubts(job, before),
-        ),
-        **answer,
+    return Answer(
+        arm=job.arm,
+        device=DeviceRecord(device.kind, device.arch, device.name, device.driver),
+        versions=_versions(str(torch.version.cuda)) | {"triton": triton.__version__},
+        caches={name: caches.CacheCount(before[name], after[name]) for name in before},
+        import_s=import_s,
+        peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        checks=_doubts(job, before),
+        **msgspec.structs.asdict(work),
     )
 
 
-def _plan_ranks(job: Job, device: Device) -> dict[str, Any]:
+def _plan_ranks(job: Job, device: Device) -> Work:
     plans, warmed = [], None
     for rank in job.ranks:
         model, registry = build(job.case, rank, device)
@@ -79,14 +87,15 @@ def _plan_ranks(job: Job, device: Device) -> dict[str, Any]:
         plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
         if warmed is None:
             warmed = _warmed(model, plan, warm(plan, enabled=False))
-    return {"plans": tuple(plans), "warmed": warmed}
+    return Work(plans=tuple(plans), warmed=warmed)
 
 
-def _replay_arm(job: Job, device: Device) -> dict[str, Any]:
+def _replay_arm(job: Job, device: Device) -> Work:
     (rank,) = job.ranks
     monitor = Monitor(job.monitor, rank=rank, count_hits=True, null_kernels=job.replay_keys)
     with monitor:
         model, registry = build(job.case, rank, device)
+        _check_no_launch(monitor, 0, "the construction of the model")
         _set_up(model, device, monitor)
         warmed, start = None, time.perf_counter()
         if job.arm in DEPTH:
@@ -105,13 +114,13 @@ def _replay_arm(job: Job, device: Device) -> dict[str, Any]:
         monitor.begin_serving()
         times = _replay(model, device, monitor, replay(job.case, job.steps))
         observed = Observed(rank, job.steps, monitor.launches(), list(monitor.events))
-    return {
-        "ready_s": ready_s,
-        "warmed": warmed,
-        "times": times,
-        "observed": observed,
-        "emits_token": bool(getattr(model, "emits_token", False)),
-    }
+    return Work(
+        warmed=warmed,
+        ready_s=ready_s,
+        times=times,
+        observed=observed,
+        emits_token=bool(getattr(model, "emits_token", False)),
+    )
 
 
 def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
@@ -123,18 +132,21 @@ def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
     """
     import triton
 
-    events = len(monitor.events)
+    before = len(monitor.events)
     if device.kind == "cuda":
         triton.runtime.driver.active.utils  # noqa: B018 - its first use compiles Triton's C helper
     set_up: Any = getattr(model, "set_up", None)
     if set_up is not None:
         set_up()
     device.synchronize()
-    if len(monitor.events) > events:
-        raise RunError(
-            f"set_up() of the model launched {monitor.events[events].kernel}: "
-            "it must run torch operators only"
-        )
+    _check_no_launch(monitor, before, "set_up() of the model")
+
+
+def _check_no_launch(monitor: Monitor, before: int, where: str) -> None:
+    """Nothing may be compiled, and so nothing of ours launched, before an arm's clock starts."""
+    if len(monitor.events) > before:
+        kernel = monitor.events[before].kernel
+        raise RunError(f"{where} launched {kernel}: kernels are launched by step() only")
 
 
 def _check_depth(job: Job, monitor: Monitor) -> None:
@@ -162,7 +174,6 @@ def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> Ste
         tuple(spent[i] for i in plan.later_prefill),
         tuple(spent[i] for i in plan.later_decode),
         -1 if first_prefill is None else first_prefill,
-        -1 if first_decode is None else first_decode,
         sum(spent) * 1e3 / launches if launches else 0.0,
     )
 

@@ -89,6 +89,6 @@ def test_the_miss_that_readme_describes(tmp_path):
     )
     assert done.returncode == 1, done.stderr
     (shown,) = re.findall(r"```text\n(MISSED.*?)\n```", README, re.DOTALL)
-    assert shape(shown.replace("\n", " ")) == shape(
-        next(line for line in done.stdout.splitlines() if line.startswith("MISSED"))
-    )
+    lines = done.stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("MISSED"))
+    assert shape(shown) == shape("\n".join(lines[start : start + 3]))

@@ -8,7 +8,8 @@ import pytest
 
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.errors import ScenarioError
-from jitwarm.scenario import Case, Scenario, Scheduler, Step, find, load
+from jitwarm.scenario import Case, Scenario, Scheduler, Step
+from jitwarm.scenario_file import find, load
 
 HEAD = 'schema = 1\nname = "s"\nmodel = "m"\n'
 MATRIX = HEAD + (

@@ -8,10 +8,12 @@ from jitwarm.contract.pointers import TritonPointerInputVariant
 from jitwarm.contract.scalars import triton_scalar_specialization_rep
 from jitwarm.contract.triton import TritonJitKernel, TritonWarmupTensor
 from jitwarm.declare.domains import RowGroup, WarmupChoices, WarmupIntRange, zip_inputs
+from jitwarm.declare.nokeys import NoKeys
 
 __all__ = [
     "JitKernel",
     "LaunchSpec",
+    "NoKeys",
     "OpaqueRecipe",
     "RowGroup",
     "TritonJitKernel",

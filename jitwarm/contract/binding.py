@@ -17,6 +17,7 @@ import keyword
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from jitwarm.errors import BindingError
@@ -172,10 +173,18 @@ def call_code(
     parts += [f"{name}=kwargs[{name!r}]" for name in plan.options]
     unpack = f"    {', '.join(f'v{i}' for i in range(inputs))}, = values\n" if inputs else ""
     head = f"def call(target, kernel, grid, kwargs, values):\n{unpack}    return {head}"
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__name__": __name__}
     source = compile(f"{head}{', '.join(parts)})\n", f"<launch of {label}>", "exec")
     exec(source, namespace)  # noqa: S102 - written above, from checked names
-    return namespace["call"]  # type: ignore[no-any-return]
+    call: FunctionType = namespace["call"]
+    carry_name(call, "launch", f"{label}.launch")
+    return call
+
+
+def carry_name(generated: FunctionType, name: str, qualified: str) -> None:
+    """Give a generated function the name of what it stands for, in errors and in tracebacks."""
+    generated.__name__, generated.__qualname__ = name, qualified
+    generated.__code__ = generated.__code__.replace(co_name=name, co_qualname=qualified)
 
 
 def _stride_source(name: str, bound: Mapping[str, Source]) -> Source | None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitwarm import keys
-from jitwarm.contract.signatures import DeclaredInputs, declared_inputs, nearest
+from jitwarm.contract.signatures import DeclaredInputs, declared_inputs
 from jitwarm.declare.domains import RowGroup, axis_values
+from jitwarm.declare.spelling import nearest
 from jitwarm.errors import (
     DeclarationError,
     EmptySpaceError,

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from jitwarm.contract.executors import ExecutorCache
 from jitwarm.contract.expander import counting_points, expand
 from jitwarm.contract.keytype import check_key_type, key_text
-from jitwarm.contract.signatures import declared_inputs, nearest
+from jitwarm.contract.signatures import declared_inputs
 from jitwarm.declare.config_argument import supply_config
 from jitwarm.declare.enumeration import Declared, Enumeration
 from jitwarm.declare.nokeys import NoKeys
+from jitwarm.declare.spelling import nearest
 from jitwarm.errors import (
     DeclarationError,
     MissingInputError,

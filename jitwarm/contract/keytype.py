@@ -29,12 +29,16 @@ def check_key_type(kernel: str, kind: Any) -> None:
         )
 
 
+def key_fields(key: Any) -> tuple[str, ...]:
+    """The field names of a dataclass or named tuple; none for any other value."""
+    if dataclasses.is_dataclass(key):
+        return tuple(field.name for field in dataclasses.fields(key))
+    return tuple(getattr(key, "_fields", ()))
+
+
 def key_text(kernel: str, key: Any) -> str:
     """The canonical text of a key with the kernel's name: `Scale(block=256, stride_class=16)`."""
-    if dataclasses.is_dataclass(key):
-        fields = [field.name for field in dataclasses.fields(key)]
-    else:
-        fields = list(getattr(key, "_fields", ()))
+    fields = key_fields(key)
     if not fields:
         return f"{kernel}({keys.canonical(key)})"
     inner = ", ".join(f"{name}={keys.canonical(getattr(key, name))}" for name in fields)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, NamedTuple, ParamSpec, cast
 
-from jitwarm.contract.binding import BindingPlan, call_code, plan_binding
+from jitwarm.contract.binding import BindingPlan, call_code, carry_name, plan_binding
 from jitwarm.errors import BindingError, DeclarationError
 
 P = ParamSpec("P")
@@ -181,6 +181,7 @@ def kernel_launcher(
     signature, values = _signature_code(parameters), f"({', '.join(names)},)" if names else "()"
     by_name = "{" + ", ".join(f"{name!r}: {name}" for name in names) + "}"
     namespace: dict[str, Any] = {
+        "__name__": __name__,
         "_jw_function": function,
         "_jw_base": KernelLaunch.launch,
         "_jw_run": binding.run,
@@ -200,6 +201,7 @@ def call({signature}):
     exec(compile(code, f"<launcher of {function.__qualname__}>", "exec"), namespace)  # noqa: S102
     collect, call = namespace["collect"], namespace["call"]
     for generated in (collect, call):
+        carry_name(generated, function.__name__, function.__qualname__)
         generated.__defaults__ = function.__defaults__
         generated.__kwdefaults__ = function.__kwdefaults__
     call.launcher = Launcher(function, binding, collect)

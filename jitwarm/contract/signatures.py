@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import dis
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -67,12 +66,6 @@ def declared_inputs(kernel: str, function: Callable[..., Any]) -> DeclaredInputs
             if parameter.default is parameter.empty:
                 required.add(parameter.name)
     return DeclaredInputs(tuple(names), frozenset(required), _read(function, names), variadic)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known name that is most like `name`, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _read(function: Callable[..., Any], names: list[str]) -> frozenset[str]:

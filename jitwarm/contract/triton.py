@@ -8,6 +8,7 @@ from typing import Any
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.contract.kernel import JitKernel, KeyT
 from jitwarm.contract.launcher import BoundLaunch, KernelLaunch, Launcher, binding_of
+from jitwarm.contract.roundtrip import check_round_trip, recording_copy
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import BindingError, DeclarationError
 
@@ -19,9 +20,9 @@ class TritonJitKernel(JitKernel[KeyT], KernelLaunch):
 
     `kernel` is the `@triton.jit` function (or an object that is launched in the same way).
     `__call__`, decorated with `kernel_launcher`, returns (grid, launch kwargs[, outputs]);
-    `warmup_inputs(key)` returns arguments of `__call__` that give the key. Warm-up asks the
-    undecorated `__call__` for its specification and binds that as a launch would, so a launch of
-    the same object from another thread is not disturbed.
+    `warmup_inputs(key)` returns arguments of `__call__` that give the key, which is checked.
+    Warm-up asks the undecorated `__call__` for its specification and binds that as a launch would,
+    so a launch of the same object from another thread is not disturbed.
     """
 
     kernel: Any
@@ -65,8 +66,9 @@ class TritonJitKernel(JitKernel[KeyT], KernelLaunch):
         """The launch that `warmup_inputs(key)` leads to, by name.
 
         Every tensor in it is a `TritonWarmupTensor`. An option `launch_pdl` takes the key's value
-        if the key has one. Raises `BindingError` if the inputs do not fit `__call__` or the launch
-        does not fit the kernel.
+        if the key has one. `__call__` runs on a shallow copy of this object. Raises `BindingError`
+        if the inputs do not fit `__call__` or the launch does not fit the kernel, and
+        `DeclarationError` if `__call__` calls `self.dispatch` and does not get `key` from it.
         """
         launcher = getattr(type(self).__call__, "launcher", None)
         if not isinstance(launcher, Launcher):
@@ -80,13 +82,17 @@ class TritonJitKernel(JitKernel[KeyT], KernelLaunch):
             raise BindingError(
                 f"{self.kernel_name}: warmup_inputs({key!r}) does not fit __call__: {error}"
             ) from error
-        spec = launcher.function(self, **inputs)
+        copy, recorder = recording_copy(self)
+        spec = launcher.function(copy, **inputs)
         binding = launcher.binding if self.bind_launch_inputs else binding_of(())
         bound = binding.bind(self, spec, values)
         if _is_jit_function(bound.kernel):
             binding.prepare(self, bound.kernel, spec[1])
+        replaced: frozenset[str] = frozenset()
         if "launch_pdl" in bound.options and hasattr(key, "launch_pdl"):
             bound.options["launch_pdl"] = key.launch_pdl
+            replaced = frozenset({"launch_pdl"})
+        check_round_trip(self, key, recorder.returned, replaced=replaced)
         return BoundLaunch(
             bound.kernel,
             {name: _without_storage(v) for name, v in bound.arguments.items()},

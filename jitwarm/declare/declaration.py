@@ -6,15 +6,23 @@ import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
+from jitwarm import keys
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.declare.config_argument import supply_config
 from jitwarm.declare.enumeration import Declared, Enumeration
 from jitwarm.declare.launch import LaunchCase
 from jitwarm.declare.nokeys import NoKeys
-from jitwarm.errors import DeclarationError
+from jitwarm.declare.spelling import launch_text, name_problem, required_arguments
+from jitwarm.errors import BindingError, DeclarationError, KeyValueError
 
 Cases = Callable[..., "Iterable[LaunchCase] | LaunchCase | NoKeys"]
+
+# What a launch has and a key does not depend on, with the reason.
+_NOT_DECLARED = {
+    "grid": "no key depends on it",
+    "warmup": "planning and warming launch nothing",
+}
 
 
 class Declaration:
@@ -28,6 +36,7 @@ class Declaration:
                 f"{name}: declare() takes a @triton.jit function, got {type(kernel).__name__}"
             )
         self.kernel, self.cases, self.kernel_name = kernel, cases, name
+        self._required = frozenset(required_arguments(kernel))
         self.__doc__ = cases.__doc__
 
     def __repr__(self) -> str:
@@ -48,19 +57,21 @@ class Declaration:
     ) -> Enumeration:
         """The launch cases of one registration, expanded, as recipes.
 
-        Raises `DeclarationError` for a case that is not one.
+        Raises `DeclarationError` for a case that is not one, `BindingError` for one that lacks an
+        argument or holds a real tensor, `KeyValueError` for an argument that is no value.
         """
-        given = self.cases(
-            *args, **supply_config(self.kernel_name, self.cases, config, args, kwargs)
-        )
+        cases, spoken = self._evaluate(config, args, kwargs)
         points = 0
         declared: dict[str, TritonRecipe] = {}
-        cases, spoken = self._cases_of(given)
         for case in cases:
             for point in case.points(self.kernel_name):
                 points += 1
                 recipe = self._recipe(point)
-                declared.setdefault(recipe.canonical(), recipe)
+                try:
+                    text = recipe.canonical()
+                except KeyValueError as error:
+                    raise self._not_a_value(point, error) from error
+                declared.setdefault(text, recipe)
         reason = None
         if not declared:
             reason = spoken.reason if spoken else "its declaration yielded no launch and no reason"
@@ -71,6 +82,20 @@ class Declaration:
             reason,
             silent=not declared and spoken is None,
         )
+
+    def _evaluate(
+        self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[list[LaunchCase], NoKeys | None]:
+        """What the declaration's function gives for one registration."""
+        supplied = supply_config(self.kernel_name, self.cases, config, args, kwargs)
+        try:
+            return self._cases_of(self.cases(*args, **supplied))
+        except DeclarationError as error:
+            # `launch`, `TensorSpec` and the domains do not know for which kernel they are called.
+            known = str(error).startswith(f"{self.kernel_name}: ")
+            if known or type(error) not in (DeclarationError, BindingError):
+                raise
+            raise type(error)(f"{self.kernel_name}: {error}") from error
 
     def _cases_of(self, given: Any) -> tuple[list[LaunchCase], NoKeys | None]:
         """The cases that the declaration's function gave, or its reason for none.
@@ -101,13 +126,49 @@ class Declaration:
             f"{type(given).__name__}; to say that there is none, return NoKeys('reason')"
         )
 
+    def _not_a_value(self, point: Mapping[str, object], error: KeyValueError) -> Exception:
+        """The same error with the kernel and the argument, and for a tensor with its stand-in."""
+        for name, value in point.items():
+            try:
+                keys.canonical(value)
+            except KeyValueError as problem:
+                where = f"{self.kernel_name}: argument {name!r} of launch(...)"
+                tensor = _tensor_in(value)
+                if tensor is None:
+                    return KeyValueError(f"{where}: {problem}")
+                dtype = str(tensor.dtype).rpartition(".")[2]
+                return BindingError(
+                    f"{where} holds a real tensor ({type(tensor).__qualname__}); a declaration has "
+                    f'no storage: write TensorSpec("{dtype}", aligned=...) instead'
+                )
+        return error  # pragma: no cover - one of the values was refused
+
     def _recipe(self, point: Mapping[str, object]) -> TritonRecipe:
         names = self.kernel.arg_names
+        for name, reason in _NOT_DECLARED.items():
+            if name in point and name not in names:
+                raise DeclarationError(
+                    f"{self.kernel_name}: {name!r} is given to launch(...), and a declaration has "
+                    f"no {name} ({reason}): leave it out"
+                )
+        if not self._required.issubset(point):
+            # Only here, on the way to an error: it asks for the device.
+            from jitwarm.backends.triton.binder import option_names
+
+            problem = name_problem(self.kernel, point, option_names(self.kernel))
+            raise BindingError(f"{self.kernel_name}: {launch_text(point)}: {problem}")
         return TritonRecipe(
             import_path(self.kernel),
             tuple((name, point[name]) for name in names if name in point),
             tuple((name, value) for name, value in point.items() if name not in names),
         )
+
+
+def _tensor_in(value: object) -> Any:
+    """The first real tensor in an argument or in its tuples, or None."""
+    if isinstance(value, tuple | list):
+        return next((found for item in value if (found := _tensor_in(item)) is not None), None)
+    return value if hasattr(value, "data_ptr") and hasattr(value, "dtype") else None
 
 
 def declare(kernel: Any, *, name: str | None = None) -> Callable[[Cases], Declaration]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitwarm.declare.domains import WarmupChoices, WarmupIntRange, axis_values
+from jitwarm.errors import BindingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,17 @@ class LaunchCase:
             yield dict(zip(names, values, strict=True))
 
 
-def launch(**arguments: object) -> LaunchCase:
+def launch(*unnamed: object, **arguments: object) -> LaunchCase:
     """A launch case: name every kernel argument, and every option that the real launch passes, in
     its order.
 
     Tensors are `TensorSpec`s. A domain (`WarmupChoices(1, 2, 16)`) stands for each of its values.
+    Raises `BindingError` for a value without a name.
     """
+    if unnamed:
+        kinds = ", ".join(type(value).__qualname__ for value in unnamed)
+        raise BindingError(
+            f"launch(...) got values without a name ({kinds}): name every argument as the kernel "
+            'does, as in launch(x_ptr=TensorSpec("float32"), n=17)'
+        )
     return LaunchCase(tuple(arguments.items()))

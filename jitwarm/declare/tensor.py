@@ -8,14 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitwarm import keys
+from jitwarm.declare.spelling import nearest
 from jitwarm.errors import DeclarationError
+
+# The names of torch's dtypes that Triton has a type for. Written down, because a declaration shall
+# not import either; a test holds it against both.
+_DTYPES = (
+    *("bool", "int", "int1", "int8", "int16", "int32", "int64"),
+    *("uint1", "uint8", "uint16", "uint32", "uint64"),
+    *("half", "float", "double", "bfloat16", "float16", "float32", "float64"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """What a launch case says of a tensor argument.
 
-    `dtype` is a torch dtype or its name (`"int32"`); `aligned` says whether the data pointer is
+    `dtype` is a torch or Triton dtype or the name of a torch dtype (`"int32"`); `aligned` says whether the data pointer is
     divisible by 16 bytes; `shape` and `strides` are in elements (row-major compact by default).
     `init` is a fill value or a callable, used only where a real tensor must be made (autotuning).
     `ptr_range_bytes` is the size of the storage behind the run-time tensor in bytes; ROCm
@@ -30,7 +40,12 @@ class TensorSpec:
     ptr_range_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Take lists and `torch.Size` as shapes; refuse strides that do not fit the shape."""
+        """Take lists and `torch.Size` as shapes; refuse names that are no dtype and strides that do
+        not fit the shape.
+        """
+        if isinstance(self.dtype, str) and dtype_name(self.dtype) not in _DTYPES:
+            near = nearest(self.dtype, _DTYPES) or f"; Triton takes {', '.join(_DTYPES)}"
+            raise DeclarationError(f"TensorSpec: unknown dtype {self.dtype!r}{near}")
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.strides is not None:
             object.__setattr__(self, "strides", tuple(self.strides))

@@ -20,7 +20,7 @@ def show_progress(case: Case, plan: Plan, stream: TextIO | None = None) -> Progr
     """
     out = stream or sys.stderr
     left = Counter(item.kernel for item in plan.backend_keys.values())
-    title = f"{case.name} {case.label}".strip()
+    title = case.title
 
     def bar(done: int, total: int, item: PlanItem, seconds: float) -> None:
         filled = WIDTH * done // total

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tabulate import tabulate
 
 from jitwarm.record import ArmRecord, Result
+from jitwarm.report.plan import failure_lines
 
 ORDER = ("cold", "loaded", "disk", "compiled")
 
@@ -15,11 +16,6 @@ def result_text(result: Result, folder: str) -> str:
     """
     blocks = [_head(result), _kernels(result), _arms(result), _verdict(result, folder)]
     return "\n\n".join(block for block in blocks if block)
-
-
-def plan_text(title: str, summary: str, head: list[str], rows: list[list[object]]) -> str:
-    """The funnel alone, for `jitwarm plan` and `jitwarm warm`."""
-    return "\n".join([title, summary, "", _table(head, rows)])
 
 
 def _head(result: Result) -> str:
@@ -121,12 +117,17 @@ def _arm(name: str, arm: ArmRecord, *, stub: bool) -> list[object]:
         f"{arm.ready_s:.1f}",
         f"{arm.first_prefill_ms:.1f}",
         f"{arm.first_decode_ms:.1f}",
-        f"{arm.later_ms:.1f}",
-        f"{arm.excess_ms:.1f}",
+        _both(arm.later_ms, arm.later_decode_ms),
+        _both(arm.excess_ms, arm.excess_decode_ms),
         arm.compiles,
         arm.disk_hits,
         "-" if stub else arm.loads,
     ]
+
+
+def _both(prefill: float, decode: float) -> str:
+    """The figure of the prefill shape and of the decode shape."""
+    return f"{prefill:.1f} / {decode:.1f}"
 
 
 def _spreads(result: Result) -> list[str]:
@@ -140,7 +141,7 @@ def _spreads(result: Result) -> list[str]:
 
 
 def _verdict(result: Result, folder: str) -> str:
-    lines = []
+    lines = failure_lines(result.warm.failed)
     for coverage in (result.coverage, *result.rank_coverage):
         for miss in coverage.misses:
             when = (
@@ -151,7 +152,6 @@ def _verdict(result: Result, folder: str) -> str:
             lines.append(f"MISSED rank {coverage.rank} {when}: {miss.finding.message}")
             lines.append(f"  key {miss.key}")
             lines.append(f"  do: {miss.finding.advice}")
-    lines += [f"FAILED {failed.kernel}: {failed.error}" for failed in result.warm.failed]
     lines += [f"{finding.kind} {finding.message}" for finding in result.findings]
     own = result.coverage
     ranks = f" at rank {own.rank}" if result.rank_coverage else ""

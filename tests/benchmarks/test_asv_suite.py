@@ -23,7 +23,7 @@ from jitwarm.record import (
     Result,
     WarmRecord,
 )
-from jitwarm.scenario import load
+from jitwarm.scenario_file import load
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = {

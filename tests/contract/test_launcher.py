@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from types import SimpleNamespace
 
@@ -90,6 +91,41 @@ def test_wrong_arguments_are_pythons_own_type_errors():
     for args, kwargs in (((), {}), ((1, 2), {}), ((1,), {"y": 2})):
         with pytest.raises(TypeError):
             demo(*args, **kwargs)
+
+
+def test_generated_functions_carry_the_name_of_what_they_stand_for():
+    class Named(Demo):
+        kernel_name = "Scale rows"
+
+        class kernel:
+            arg_names = ("x", "eps")
+
+            @staticmethod
+            def run(*args, **options):
+                raise RuntimeError("no device")
+
+        @kernel_launcher
+        def __call__(self, x, eps):
+            return (1,), {}
+
+    own = "test_generated_functions_carry_the_name_of_what_they_stand_for.<locals>.Named.__call__()"
+    missing = f"{own} missing 1 required positional argument: 'eps'"
+    for function in (Named(), functools.partial(Named.__call__.launcher.collect, None)):
+        with pytest.raises(TypeError) as caught:
+            function(1)
+        assert str(caught.value) == missing
+    with pytest.raises(RuntimeError, match="no device") as caught:
+        Named()(1, 2)
+    frames = [entry.frame for entry in caught.traceback][1:-1]
+    assert [frame.code.raw.co_qualname for frame in frames] == [
+        own.removesuffix("()"),
+        "InputBinding.run",
+        "Scale rows.launch",
+    ]
+    # What they are part of: a monitor looks past it for the line that launched.
+    assert {frame.f_globals["__name__"].rpartition(".")[0] for frame in frames} == {
+        "jitwarm.contract"
+    }
 
 
 @pytest.mark.parametrize("spec", [LaunchSpec, lambda *parts: parts])

@@ -99,7 +99,7 @@ def test_a_grid_of_none_is_still_compiled():
         "Zero", (scale_class(mock),), {"warmup_inputs": lambda self, key: {"x": SPEC, "n": 0}}
     )()
     assert (scale(SPEC, 0), mock.launches) == ("out", [])
-    scale.compile(scale.CompileKey(1))
+    scale.compile(scale.dispatch(n=0))
     assert mock.warmups[0][2]["n"] == 0
 
 
@@ -185,6 +185,13 @@ def test_warm_up_inputs_that_do_not_fit_the_call():
     made.warmup_inputs = lambda self, key: {"x": SPEC, "m": 1}
     with pytest.raises(
         BindingError, match=r"^Scale: warmup_inputs\(.*does not fit __call__: .*'m'"
+    ):
+        made().compile(made.CompileKey(1))
+    made.warmup_inputs = lambda self, key: {"x": SPEC}
+    with pytest.raises(
+        BindingError,
+        match=r"does not fit __call__: scale_class.<locals>.ScaleKernel.__call__\(\) missing 1 "
+        r"required positional argument: 'n'$",
     ):
         made().compile(made.CompileKey(1))
 

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jitwarm.harness import Settings, needed_keys
-from jitwarm.scenario import Case, load
+from jitwarm.scenario import Case
+from jitwarm.scenario_file import load
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "deepseek-v3.2-dcp.txt"

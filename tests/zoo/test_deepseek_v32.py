@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from jitwarm.record import Result
-from jitwarm.scenario import load
+from jitwarm.scenario_file import load
 from jitwarm.traffic import batches
 
 ROOT = Path(__file__).parents[2]

@@ -11,6 +11,8 @@ from typing import Any
 
 from jitwarm.backends.triton.keytext import key_text
 from jitwarm.backends.triton.recipe import TritonRecipe
+from jitwarm.declare.spelling import launch_text, name_problem
+from jitwarm.declare.tensor import TensorSpec, dtype_name
 from jitwarm.errors import BindingError
 
 
@@ -67,8 +69,9 @@ def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
         return BoundKey(text, answer.in_process)
     except Exception as error:  # whatever Triton raises, its message lacks the kernel's name
         name = getattr(fn.fn, "__qualname__", str(fn))
+        given = dict(zip(fn.arg_names, args, strict=False)) | dict(kwargs)
         raise BindingError(
-            f"{name}: Triton cannot bind this launch: {error}; check names, options and types"
+            f"{name}: Triton cannot bind {launch_text(given)}: {_problem(fn, given, error)}"
         ) from error
     raise BindingError(
         f"{fn}: Triton ran without asking for a key"
@@ -78,6 +81,35 @@ def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
 def bind_recipe(fn: Any, recipe: TritonRecipe) -> BoundKey:
     """The key of a recipe's launch."""
     return bind(fn, (), dict(recipe.arguments) | dict(recipe.options))
+
+
+def option_names(fn: Any) -> frozenset[str] | None:
+    """The launch options that Triton takes on the current device, from the backend's own options.
+
+    None where there is no device to ask.
+    """
+    try:
+        _, _, _, backend, _ = fn.device_caches[_device_index()]
+        return frozenset(vars(backend.parse_options({})))
+    except Exception:  # it is asked for the sake of an error's text, which must not fail itself
+        return None
+
+
+def _problem(fn: Any, given: Mapping[str, Any], error: Exception) -> str:
+    """Why Triton refused a launch, and what to do, in words that name the argument."""
+    problem = name_problem(fn, given, option_names(fn))
+    if problem:
+        return problem
+    for name, value in given.items():
+        # Triton looks the name up in its table of types.
+        if (
+            isinstance(error, KeyError)
+            and isinstance(value, TensorSpec)
+            and error.args == (dtype_name(value.dtype),)
+        ):
+            return f"it has no type for the dtype {value.dtype} of argument {name!r}; use another"
+    said = str(error) or type(error).__name__
+    return f"{said}; check the types of the arguments and the values of the options"
 
 
 def _device_index() -> int:

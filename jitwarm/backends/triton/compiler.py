@@ -11,7 +11,7 @@ from jitwarm.backends.triton.binder import bind_recipe
 from jitwarm.backends.triton.hits import remember
 from jitwarm.backends.triton.naming import function_at
 from jitwarm.backends.triton.recipe import TritonRecipe
-from jitwarm.errors import RunError
+from jitwarm.errors import DeviceError, RunError
 
 
 def compile_recipe(recipe: TritonRecipe) -> Any:
@@ -80,6 +80,13 @@ class TritonBackend:
 
 
 def _current_device() -> int:
+    """Triton's device index. Raises `DeviceError` where Triton has no driver to ask."""
     import triton
 
-    return int(triton.runtime.driver.active.get_current_device())
+    try:
+        return int(triton.runtime.driver.active.get_current_device())
+    except RuntimeError as error:
+        raise DeviceError(
+            f"Triton has no device here ({error}): call jitwarm.device.activate('cuda'), or "
+            "('stub', 'sm90') without a GPU, before warm-up"
+        ) from error

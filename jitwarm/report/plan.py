@@ -1,0 +1,81 @@
+"""What `jitwarm plan` and `jitwarm warm` say: the parts of the result that they know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from tabulate import tabulate
+
+from jitwarm.jobs import Answer, Warmed
+from jitwarm.record import SCHEMA, FailedKey
+from jitwarm.scenario import Case
+
+HEAD = ["kernel", "registered", "distinct", "points", "keys", "binaries"]
+
+
+def plan_record(case: Case, answer: Answer, warmed: Warmed) -> dict[str, Any]:
+    """The fields of the result schema that are known without traffic."""
+    known: dict[str, Any] = {
+        "schema": SCHEMA,
+        "scenario": case.name,
+        "case": msgspec.to_builtins(case),
+        "device": answer.device,
+        "versions": answer.versions,
+        "funnel": {"layers": warmed.layers} | msgspec.structs.asdict(warmed.funnel),
+        "kernels": warmed.rows,
+        "keys": warmed.keys,
+        "rank_plans": answer.plans,
+        "enumeration_s": warmed.enumeration_s,
+        "failed": warmed.failed,
+        "findings": warmed.findings,
+    }
+    if answer.arm != "plan":
+        known["warm"] = {
+            "seconds": warmed.seconds,
+            "cpu_seconds": warmed.cpu_seconds,
+            "jobs": warmed.threads,
+            "depth": warmed.depth,
+            "warmed": len(warmed.ready),
+        }
+    return known
+
+
+def plan_text(case: Case, answer: Answer, warmed: Warmed) -> str:
+    """The funnel, a row a kernel, a line a rank, and everything that is wrong."""
+    funnel = warmed.funnel
+    summary = (
+        f"{warmed.layers} layers: {funnel.registrations} registrations -> "
+        f"{funnel.distinct_registrations} distinct ({funnel.dedup_ratio:.1f}x) -> "
+        f"{funnel.points} points -> {funnel.keys} keys -> {funnel.backend_keys} binaries"
+    )
+    if answer.arm != "plan":
+        summary += (
+            f"; {len(warmed.ready)} ready in {answer.ready_s:.1f} s with {warmed.threads} jobs"
+        )
+    rows = [
+        [r.kernel, r.registrations, r.distinct_registrations, r.points, r.keys, r.backend_keys]
+        for r in warmed.rows
+    ]
+    align = ("left", *("right",) * (len(HEAD) - 1))
+    table = str(tabulate(rows, HEAD, tablefmt="plain", colalign=align, disable_numparse=True))
+    lines = [case.title, summary, "", table]
+    lines += [f"  {r.kernel}: no keys: {r.no_keys_reason}" for r in warmed.rows if r.no_keys_reason]
+    lines += [
+        f"  rank {p.rank}: {p.keys} keys, {p.backend_keys} binaries, key set {p.digest}"
+        for p in answer.plans
+    ]
+    lines += failure_lines(warmed.failed)
+    lines += [f"{finding.kind} {finding.message}" for finding in warmed.findings]
+    return "\n".join(lines)
+
+
+def failure_lines(failed: tuple[FailedKey, ...]) -> list[str]:
+    """One line for each different failure, with how many keys it hit."""
+    counts: dict[tuple[str, str], int] = {}
+    for one in failed:
+        counts[one.kernel, one.error] = counts.get((one.kernel, one.error), 0) + 1
+    return [
+        f"FAILED {kernel}{f' ({count} keys)' if count > 1 else ''}: {error}"
+        for (kernel, error), count in counts.items()
+    ]
