@@ -8,7 +8,7 @@ from benchmarks.tracks import tracked
 
 @tracked("DeepSeek-V3.2, DCP 1, sm90")
 class DeepSeekV32Dcp1:
-    """Five kernels, one rank."""
+    """Seven kernels, one rank."""
 
     def setup_cache(self) -> dict[str, float]:
         """Run the case once; every track reads its number from the answer."""

@@ -90,9 +90,11 @@ def test_without_warm_up_everything_needed_is_missed():
     )
     assert (coverage.warmed, coverage.hit, coverage.missed) == (0, 0, 2)
     assert [(miss.kernel, miss.finding.kind) for miss in coverage.misses] == [
-        ("K", "UNDECLARED"),
+        ("K", "MISS"),
         ("m.other", "UNDECLARED"),
     ]
+    assert coverage.misses[0].finding.message == "K: declared, but this key was not made ready"
+    assert coverage.misses[0].finding.advice == ("see why its warm-up failed, or was switched off")
     assert missed_by_kernel(coverage) == {"K": 1, "m.other": 1}
 
 

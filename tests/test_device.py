@@ -49,7 +49,7 @@ def test_a_second_device_is_an_error(no_device, second):
     device.activate("stub", "sm90")
     with pytest.raises(DeviceError) as error:
         device.activate(*second)
-    asked = f"{second[0]} {second[1] or ''}"
+    asked = f"{second[0]} {second[1] or ''}".strip()
     assert str(error.value) == (
         f"this process already has the device stub sm90, {asked} was asked for: "
         "a process has one device, start another process"

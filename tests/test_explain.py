@@ -150,7 +150,7 @@ def test_a_kernel_that_was_not_warmed_at_all():
         "K",
         "K was launched, and no key of it was warmed",
         seen=seen,
-        advice="declare and register this kernel",
+        advice="declare and register this kernel, or see why its declaration failed",
     )
 
 

@@ -14,6 +14,7 @@ from jitwarm.declare.enumeration import Declared, Enumeration
 from jitwarm.declare.launch import LaunchCase
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.spelling import launch_text, name_problem, required_arguments
+from jitwarm.declare.tensor import dtype_name
 from jitwarm.errors import BindingError, DeclarationError, KeyValueError
 
 Cases = Callable[..., "Iterable[LaunchCase] | LaunchCase | NoKeys"]
@@ -136,10 +137,9 @@ class Declaration:
                 tensor = _tensor_in(value)
                 if tensor is None:
                     return KeyValueError(f"{where}: {problem}")
-                dtype = str(tensor.dtype).rpartition(".")[2]
                 return BindingError(
-                    f"{where} holds a real tensor ({type(tensor).__qualname__}); a declaration has "
-                    f'no storage: write TensorSpec("{dtype}", aligned=...) instead'
+                    f"{where} holds a real {type(tensor).__qualname__}, and a declaration has no "
+                    f'storage: write TensorSpec("{dtype_name(tensor.dtype)}", aligned=...) instead'
                 )
         return error  # pragma: no cover - one of the values was refused
 

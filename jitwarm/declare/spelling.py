@@ -1,5 +1,5 @@
-"""Names in a launch that do not fit the kernel, in words: what is missing, what is unknown, and what
-was probably meant.
+"""Names in a launch that do not fit the kernel, in words: what is missing, what is unknown, and
+what was probably meant.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ _DTYPES = (
 class TensorSpec:
     """What a launch case says of a tensor argument.
 
-    `dtype` is a torch or Triton dtype or the name of a torch dtype (`"int32"`); `aligned` says whether the data pointer is
-    divisible by 16 bytes; `shape` and `strides` are in elements (row-major compact by default).
+    `dtype` is a torch or Triton dtype, or the name of a torch dtype (`"int32"`); `aligned` says
+    whether the data pointer is divisible by 16 bytes; `shape` and `strides` are in elements
+    (row-major compact by default).
     `init` is a fill value or a callable, used only where a real tensor must be made (autotuning).
     `ptr_range_bytes` is the size of the storage behind the run-time tensor in bytes; ROCm
     specialises on "at most 2 GB", CUDA ignores it.
@@ -43,9 +44,9 @@ class TensorSpec:
         """Take lists and `torch.Size` as shapes; refuse names that are no dtype and strides that do
         not fit the shape.
         """
-        if isinstance(self.dtype, str) and dtype_name(self.dtype) not in _DTYPES:
-            near = nearest(self.dtype, _DTYPES) or f"; Triton takes {', '.join(_DTYPES)}"
-            raise DeclarationError(f"TensorSpec: unknown dtype {self.dtype!r}{near}")
+        if isinstance(self.dtype, str) and (name := dtype_name(self.dtype)) not in _DTYPES:
+            advice = nearest(name, _DTYPES) or f"; Triton takes {', '.join(_DTYPES)}"
+            raise DeclarationError(f"TensorSpec: unknown dtype {self.dtype!r}{advice}")
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.strides is not None:
             object.__setattr__(self, "strides", tuple(self.strides))

@@ -1,4 +1,4 @@
-"""The round trip: `warmup_inputs(key)` leads `__call__` back to `key`, or the plan says where to."""
+"""The round trip: `warmup_inputs(key)` leads `__call__` back to `key`, or the plan says where."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_one_of_several_keys_is_enough_and_the_nearest_is_named():
             return (1,), {"BLOCK": max(self.dispatch(32).block, self.dispatch(n).block)}
 
     assert Both().bound_launch(Base.CompileKey(4096)).arguments["BLOCK"] == 4096
-    assert refused(Both(), Base.CompileKey(4096, 2)) == "n_class 16 instead of 2"
+    assert refused(Both(), Base.CompileKey(4096, "wide")) == "n_class 16 instead of 'wide'"
 
 
 def test_launch_pdl_may_differ_where_warm_up_takes_it_from_the_key():

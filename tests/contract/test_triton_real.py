@@ -47,3 +47,15 @@ def test_autotuned_kernels_compile_every_configuration(report):
 
 def test_representatives_have_the_key_of_what_they_stand_for(report):
     assert report["misclassified"] == []
+
+
+def test_keys_that_the_inputs_lose_are_refused_and_compile_nothing(report):
+    [failure], compiled = report["lost"]
+    assert failure.startswith(
+        "Losing: warmup_inputs(key) leads __call__ to another key: block 16 instead of 1; "
+    )
+    assert compiled == []
+
+
+def test_the_monitor_sees_past_generated_code_to_the_line_that_launched(report):
+    assert report["unwarmed"] == "__main__.unwarmed"

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from jitwarm import device
+from jitwarm import JitWarmupRegistry, Monitor, device
 from jitwarm.contract import (
     TritonJitKernel,
     TritonWarmupTensor,
@@ -17,6 +17,7 @@ from jitwarm.contract import (
     kernel_launcher,
     triton_scalar_specialization_rep,
 )
+from jitwarm.plan import make_plan
 
 device.activate("stub", "sm90")
 
@@ -59,6 +60,13 @@ class ScaleKernel(TritonJitKernel["ScaleKernel.CompileKey"]):
     def __call__(self, x, out, n):
         key = self.dispatch(n=n, stride=x.stride(0), aligned=x.data_ptr() % 16 == 0)
         return (triton.cdiv(n, key.block),), {"BLOCK": key.block, "num_warps": 8}, out
+
+
+class LosingKernel(ScaleKernel):
+    """Its inputs lose the block, so `__call__` computes another one."""
+
+    def warmup_inputs(self, key):
+        return super().warmup_inputs(key) | {"n": 16}
 
 
 @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
@@ -134,6 +142,22 @@ def replay():
     return asked
 
 
+def unwarmed():
+    """Where the monitor saw a launch come from that nobody warmed, line left out."""
+    with Monitor("record") as monitor:
+        ScaleKernel()(torch.empty(64), torch.empty(64), 64)
+    return monitor.events[0].site.partition(":")[0]
+
+
+def lost_keys():
+    """The failures of a plan, and what Triton has compiled for it."""
+    registry, before = JitWarmupRegistry(), in_process_keys(_scale)
+    with registry.activate():
+        LosingKernel().register_warmup()
+    failures = [str(error) for _, error in make_plan(registry).failures]
+    return failures, sorted(in_process_keys(_scale) - before)
+
+
 def main():
     from jitwarm.backends.triton.binder import bind_recipe
 
@@ -154,6 +178,8 @@ def main():
                 "compiled_by_launches": new,
                 "executors": len(scale._compiled_cache),
                 "misclassified": misclassified(),
+                "lost": lost_keys(),
+                "unwarmed": unwarmed(),
                 "tuned": len(in_process_keys(jit)),
                 "tuned_recipes": sorted(
                     {type(d.recipe).__name__ for d in tuned.enumerate_keys(None, (), {}).declared}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 import triton
 import triton.language as tl
 
@@ -16,7 +17,7 @@ from jitwarm.declare import (
     declare,
     launch,
 )
-from jitwarm.errors import DeclarationError, EmptySpaceError, KeyValueError
+from jitwarm.errors import BindingError, DeclarationError, EmptySpaceError, KeyValueError
 from jitwarm.registry import JitWarmupRegistry
 
 X = TensorSpec("float32")
@@ -128,9 +129,101 @@ def test_an_empty_domain_names_the_kernel():
         enumerate_(lambda: launch(x_ptr=X, n=WarmupIntRange(5, 5), BLOCK=16))
 
 
-def test_an_argument_that_is_no_value_is_an_error():
-    with pytest.raises(KeyValueError, match="compared by identity"):
-        enumerate_(lambda: launch(x_ptr=object(), n=1, BLOCK=16))
+def refused(kind, cases):
+    """The text of the error with which the cases of `scale` are refused."""
+    with pytest.raises(kind) as error:
+        enumerate_(cases)
+    assert type(error.value) is kind
+    return str(error.value)
+
+
+def test_an_argument_that_is_no_value_is_an_error_that_names_kernel_and_argument():
+    said = refused(KeyValueError, lambda: launch(x_ptr=X, n=object(), BLOCK=16))
+    assert said == (
+        "Scale: argument 'n' of launch(...): a key holds a builtins.object, which is compared by "
+        "identity: two processes would never agree on it; use a number, a string, a dtype, an "
+        "enum, a tuple or a frozen dataclass of these"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.zeros(4, dtype=torch.int8),
+        (1, torch.zeros(4, dtype=torch.int8)),
+        WarmupChoices(X, torch.zeros(4, dtype=torch.int8)),
+    ],
+    ids=["plain", "in a tuple", "as a choice"],
+)
+def test_a_real_tensor_is_an_error_that_shows_its_stand_in(value):
+    assert refused(BindingError, lambda: launch(x_ptr=value, n=1, BLOCK=16)) == (
+        "Scale: argument 'x_ptr' of launch(...) holds a real Tensor, and a declaration has no "
+        'storage: write TensorSpec("int8", aligned=...) instead'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("grid", "no key depends on it"), ("warmup", "planning and warming launch nothing")],
+)
+def test_what_a_declaration_does_not_have(name, reason):
+    assert refused(DeclarationError, lambda: launch(x_ptr=X, n=1, BLOCK=16, **{name: (1,)})) == (
+        f"Scale: {name!r} is given to launch(...), and a declaration has no {name} ({reason}): "
+        "leave it out"
+    )
+
+
+def test_a_missing_argument_and_the_name_meant_for_it(stub):
+    cases = lambda: launch(x_ptr=X, n=1, BLOK=16, tolerance=2, num_warps=4)
+    unknown = "is neither an argument of scale nor an option of Triton"
+    assert refused(BindingError, cases) == (
+        "Scale: launch(x_ptr=tensor(float32, aligned), n=1, BLOK=16, tolerance=2, num_warps=4): "
+        f"the required argument 'BLOCK' is missing; BLOK {unknown}; did you mean 'BLOCK'?; "
+        f"tolerance {unknown}; correct it or leave it out"
+    )
+
+
+def test_a_missing_argument_without_a_device(monkeypatch):
+    monkeypatch.setattr("jitwarm.backends.triton.binder.option_names", lambda fn: None)
+    launched = "Scale: launch(x_ptr=tensor(float32, aligned), n=1, "
+    assert refused(BindingError, lambda: launch(x_ptr=X, n=1, BLOK=16, num_warps=4)) == (
+        f"{launched}BLOK=16, num_warps=4): the required argument 'BLOCK' is missing; "
+        "BLOK is not an argument of scale; did you mean 'BLOCK'?"
+    )
+    assert refused(BindingError, lambda: launch(x_ptr=X, n=1, num_warps=4)) == (
+        f"{launched}num_warps=4): the required argument 'BLOCK' is missing; "
+        "name every argument of scale that has no default"
+    )
+
+
+def test_an_option_may_be_misspelt_until_a_device_binds_it():
+    assert enumerate_(lambda: launch(x_ptr=X, n=1, BLOCK=16, num_warp=4)).points == 1
+
+
+@pytest.mark.parametrize(
+    ("cases", "kind", "said"),
+    [
+        (lambda: launch(X), BindingError, r"launch\(...\) got values without a name \(TensorSpec"),
+        (lambda: launch(x_ptr=TensorSpec("f")), DeclarationError, "TensorSpec: unknown dtype 'f'"),
+        (lambda: (launch(X) for _ in "1"), BindingError, r"launch\(...\) got values without"),
+    ],
+)
+def test_errors_inside_the_function_get_the_kernel_s_name(cases, kind, said):
+    with pytest.raises(kind, match=f"^Scale: {said}") as error:
+        enumerate_(cases)
+    assert type(error.value.__cause__) is kind
+
+
+def test_an_error_that_has_a_name_or_a_class_of_its_own_stays_as_it_is():
+    named, own = DeclarationError("Scale: theirs"), EmptySpaceError("theirs")
+    for mine in (named, own):
+
+        def cases(mine=mine):
+            raise mine
+
+        with pytest.raises(DeclarationError) as error:
+            enumerate_(cases)
+        assert error.value is mine
 
 
 @pytest.mark.parametrize("kernel", [scale.fn, tuned, object()])

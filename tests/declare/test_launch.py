@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jitwarm.declare import NoKeys, TensorSpec, WarmupChoices, WarmupIntRange, launch
-from jitwarm.errors import DeclarationError, EmptySpaceError
+from jitwarm.errors import BindingError, DeclarationError, EmptySpaceError
 
 
 def test_a_case_without_domains_is_one_point():
@@ -38,6 +38,15 @@ def test_an_empty_domain_is_an_error_that_names_kernel_and_argument(empty):
 def test_a_case_is_a_value():
     assert launch(a=1) == launch(a=1)
     assert launch(a=1, b=2) != launch(b=2, a=1)
+
+
+def test_a_value_without_a_name_is_an_error():
+    with pytest.raises(BindingError) as error:
+        launch(TensorSpec("int32"), 3, BLOCK=16)
+    assert str(error.value) == (
+        "launch(...) got values without a name (TensorSpec, int): name every argument as the "
+        'kernel does, as in launch(x_ptr=TensorSpec("float32"), n=17)'
+    )
 
 
 @pytest.mark.parametrize("silence", ["", "  "])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitwarm.declare import TensorSpec
-from jitwarm.declare.tensor import dtype_name
+from jitwarm.declare.tensor import _DTYPES, dtype_name
 from jitwarm.errors import DeclarationError
 from jitwarm.keys import canonical
 
@@ -91,6 +91,44 @@ def test_a_spec_is_a_value():
         TensorSpec("int32").aligned = False
     assert TensorSpec("int32").ptr_range() == 0
     assert TensorSpec("int32").device == torch.device("cpu")
+
+
+TAKEN = (
+    "bool, int, int1, int8, int16, int32, int64, uint1, uint8, uint16, uint32, uint64, half, "
+    "float, double, bfloat16, float16, float32, float64, float8_e4m3fn, float8_e4m3fnuz, "
+    "float8_e5m2, float8_e5m2fnuz"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("bflaot16", "did you mean 'bfloat16'?"),
+        ("torch.flaot32", "did you mean 'float32'?"),
+        ("fp32", "did you mean 'float32'?"),
+        ("complex64", f"Triton takes {TAKEN}"),
+    ],
+)
+def test_an_unknown_dtype_name_is_an_error(name, advice):
+    with pytest.raises(DeclarationError) as error:
+        TensorSpec(name)
+    assert str(error.value) == f"TensorSpec: unknown dtype {name!r}; {advice}"
+
+
+@pytest.mark.triton
+def test_known_dtype_names_are_those_of_torch_that_triton_takes():
+    from triton._utils import type_canonicalisation_dict
+
+    names = {name for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+    assert set(_DTYPES) == names & set(type_canonicalisation_dict)
+    assert len(set(_DTYPES)) == len(_DTYPES)
+
+
+def test_dtype_objects_pass_through():
+    import triton.language as tl
+
+    for dtype in (torch.bfloat16, torch.complex64, tl.bfloat16, tl.int32):
+        assert TensorSpec(dtype).dtype is dtype
 
 
 def test_dtype_names():

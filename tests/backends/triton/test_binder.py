@@ -10,7 +10,7 @@ import torch
 from launch_subjects import scale
 from triton.runtime.jit import JITFunction
 
-from jitwarm.backends.triton.binder import bind
+from jitwarm.backends.triton.binder import bind, option_names
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import BindingError
 from jitwarm.monitor import Monitor
@@ -103,19 +103,73 @@ def test_binding_and_launching_do_not_disturb_each_other(stub):
     assert counted == dict.fromkeys(sorted(expected.values()), launches // 3)
 
 
+SPEC = "x_ptr=tensor(float32, aligned)"
+UNKNOWN = "is neither an argument of _one nor an option of Triton"
+CHECK = "; check the types of the arguments and the values of the options"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "launch", "said"),
     [
-        ({"x_ptr": X, "VALUE": 1, "num_warp": 4}, "num_warp was specified but unrecognised"),
-        ({"x_ptr": X}, "missing 1 required positional argument: 'VALUE'"),
-        ({"x_ptr": X, "VALUE": 1, "num_warps": 3}, "num_warps"),
-        ({"x_ptr": TensorSpec("float33"), "VALUE": 1}, "float33"),
-        ({"x_ptr": 2**64, "VALUE": 1}, ""),
-        ({"x_ptr": X, "VALUE": [1]}, "unhashable"),
+        (
+            {"x_ptr": X, "VALUE": 1, "num_warp": 4},
+            f"{SPEC}, VALUE=1, num_warp=4",
+            f"num_warp {UNKNOWN}; did you mean 'num_warps'?",
+        ),
+        (
+            {"x_ptr": X, "VALU": 1},
+            f"{SPEC}, VALU=1",
+            f"the required argument 'VALUE' is missing; VALU {UNKNOWN}; did you mean 'VALUE'?",
+        ),
+        (
+            {"x_ptr": X, "VALUE": 1, "device": 0},
+            f"{SPEC}, VALUE=1, device=0",
+            f"device {UNKNOWN}; correct it or leave it out",
+        ),
+        (
+            {"num_warps": 4},
+            "num_warps=4",
+            (
+                "the required arguments 'x_ptr', 'VALUE' are missing; "
+                "name every argument of _one that has no default"
+            ),
+        ),
+        (
+            {"x_ptr": X, "VALUE": 1, "num_warps": 3},
+            f"{SPEC}, VALUE=1, num_warps=3",
+            f"num_warps must be a power of 2{CHECK}",
+        ),
+        (
+            {"x_ptr": TensorSpec(torch.complex64), "VALUE": 1},
+            "x_ptr=tensor(complex64, aligned), VALUE=1",
+            "it has no type for the dtype torch.complex64 of argument 'x_ptr'; use another",
+        ),
+        (
+            {"x_ptr": 2**64, "VALUE": 1},
+            "x_ptr=18446744073709551616, VALUE=1",
+            f"integer to be specialized too large to represent{CHECK}",
+        ),
+        (
+            {"x_ptr": X, "VALUE": [1]},
+            f"{SPEC}, VALUE=<list>",
+            f"unhashable type: 'list'{CHECK}",
+        ),
     ],
 )
-def test_what_triton_refuses_names_the_kernel(stub, arguments, said):
-    with pytest.raises(BindingError, match="^_one: Triton cannot bind this launch: .*") as error:
+def test_what_triton_refuses_names_kernel_launch_and_remedy(stub, arguments, launch, said):
+    with pytest.raises(BindingError) as error:
         bind(catalogue._one, (), arguments)
-    assert said in str(error.value)
+    assert str(error.value) == f"_one: Triton cannot bind launch({launch}): {said}"
     assert error.value.__cause__ is not None
+
+
+def test_positional_values_count_as_named(stub):
+    with pytest.raises(BindingError, match=r"bind launch\(x_ptr=7\): the .* 'VALUE' is missing; "):
+        bind(catalogue._one, (7,), {})
+
+
+def test_options_are_those_of_the_backend(stub):
+    options = option_names(catalogue._one)
+    assert {"num_warps", "num_stages", "maxnreg"} <= options
+    assert options.isdisjoint({"x_ptr", "VALUE", "grid", "device", "stream"})
+    assert option_names(object()) is None
