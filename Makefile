@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LOWEST_TRITON := 3.6.0
 LOWEST := $(VENV)/triton-$(LOWEST_TRITON)
 SCENARIO ?= scenarios/
-# The one torch that the tests were run with; on a GPU machine set TORCH= to keep the torch that is there.
+# The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
 .PHONY: setup run test test-lowest numerics check format bench clean
