@@ -17,6 +17,7 @@ from jitwarm.record import (
     SCHEMA,
     ArmRecord,
     CoverageRecord,
+    FailedKey,
     FunnelRecord,
     KernelRecord,
     RankPlan,
@@ -66,7 +67,7 @@ def assemble(scenario: Scenario, case: Case, measured: Measured, started_at: str
             skipped=tuple(
                 outcome.key for outcome in warmed.outcomes if outcome.status == "skipped"
             ),
-            failed=warmed.failed,
+            failed=_failed(measured),
             redundant_compiles=_redundant(loaded),
         ),
         coverage=coverage,
@@ -80,6 +81,19 @@ def assemble(scenario: Scenario, case: Case, measured: Measured, started_at: str
         findings=warmed.findings,
         checks=tuple(_checks(measured, arms)),
     )
+
+
+def _failed(measured: Measured) -> tuple[FailedKey, ...]:
+    """What could not be warmed or planned at any rank; the same failure of a rank once."""
+    answers = [measured.arms["loaded"][0], *measured.ranks]
+    if measured.plan is not None:
+        answers.append(measured.plan)
+    found: dict[FailedKey, None] = {}
+    for answer in answers:
+        rank = answer.observed.rank if answer.observed is not None else None
+        for one in _given(answer.warmed).failed:
+            found[one if rank is None else msgspec.structs.replace(one, rank=rank)] = None
+    return tuple(found)
 
 
 def _coverage(answer: Answer) -> CoverageRecord:
@@ -147,10 +161,18 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
         _event_ms(a, ("load",), _given(a.times).first_prefill_step) for a in answers
     ]
     kinds = Counter(e.kind for e in _given(answers[0].observed).events if e.phase != "warm")
-    medians = {name: _median(values) or 0.0 for name, values in raw.items()}
     return ArmRecord(
         samples=len(answers),
-        **medians,
+        ready_s=statistics.median(raw["ready_s"]),
+        first_prefill_ms=_median(raw["first_prefill_ms"]),
+        first_decode_ms=_median(raw["first_decode_ms"]),
+        later_ms=_median(raw["later_ms"]),
+        later_decode_ms=_median(raw["later_decode_ms"]),
+        excess_ms=_median(raw["excess_ms"]),
+        excess_decode_ms=_median(raw["excess_decode_ms"]),
+        load_ms=statistics.median(raw["load_ms"]),
+        first_step_event_ms=statistics.median(raw["first_step_event_ms"]),
+        first_step_load_ms=statistics.median(raw["first_step_load_ms"]),
         spread=_spread(raw["first_prefill_ms"] or raw["first_decode_ms"]),
         compiles=kinds["compile"],
         disk_hits=kinds["disk_hit"],

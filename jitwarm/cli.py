@@ -7,12 +7,18 @@ failed.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
 import sys
+import tempfile
+import threading
 import tomllib
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -42,23 +48,53 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, run, and turn every error a user can mend into one line and an exit code."""
-    options = _parser().parse_args(arguments)
+    """Parse, run, and turn every error into one line and an exit code."""
     try:
-        code: int = options.run(options)
+        options = _parser().parse_args(arguments)
+        with _termination_interrupts():
+            code: int = options.run(options)
     except JitwarmError as error:
         print(f"jitwarm: {error}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         print("jitwarm: interrupted", file=sys.stderr)
         code = RUN
+    except Exception as error:  # Python's own exit code would be 1, which means a miss
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        place = f"{frame.filename}:{frame.lineno}"
+        print(f"jitwarm: internal error: {text} ({place})", file=sys.stderr)
+        code = RUN
     return code
+
+
+@contextlib.contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """SIGTERM ends the run like Ctrl-C, so that it too leaves no process and no scratch folder."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        # None: set by something that is not Python, and out of reach.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _run(options: argparse.Namespace) -> int:
     worst = OK
-    for scenario, case in _cases(options):
-        folder = Path(options.out) / scenario.name / case.folder
+    chosen = [
+        (Path(options.out) / scenario.name / case.folder, scenario, case)
+        for scenario, case in _cases(options)
+    ]
+    for folder, _, _ in chosen:
+        _check_writable(folder)
+    for folder, scenario, case in chosen:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             measured = measure(case, _settings(options), _note)
@@ -74,9 +110,26 @@ def _run(options: argparse.Namespace) -> int:
     return worst
 
 
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder that results cannot be written to, before anything is measured."""
+    problem = f"--out: nothing can be written to {folder}"
+    for place in (folder.absolute(), *folder.absolute().parents):
+        try:
+            place.lstat()
+            with tempfile.TemporaryFile(dir=place):  # tells more than permissions do
+                return
+        except FileNotFoundError:
+            # A folder that will be created; but a link that leads nowhere, or /proc, is there.
+            if os.path.lexists(place):
+                raise UsageError(f"{problem}: {place} takes no file") from None
+        except OSError as error:
+            raise UsageError(f"{problem}: {place}: {error.strerror}") from error
+
+
 def _failed(folder: Path, error: WorkerError) -> int:
     """Report a case without a result; the other cases go on."""
     report = {"error": str(error), "trace": getattr(error, "trace", "")}
+    _remove(folder, "result.json", "events*.jsonl")  # of an earlier run that did not fail
     atomic.write_bytes(folder / "failed.json", encode(report))
     print(f"jitwarm: {error} (more in {folder / 'failed.json'})", file=sys.stderr)
     return error.exit_code
@@ -89,8 +142,7 @@ def _verdict(result: Result, measured: Measured) -> int:
 
 
 def _write(folder: Path, result: Result, measured: Measured) -> None:
-    for stale in [*folder.glob("events*.jsonl"), folder / "failed.json"]:
-        stale.unlink(missing_ok=True)
+    _remove(folder, "failed.json", "events*.jsonl")
     encoder = msgspec.json.Encoder()
     several = bool(measured.ranks)
     for answer in (measured.arms["loaded"][0], *measured.ranks):
@@ -98,6 +150,12 @@ def _write(folder: Path, result: Result, measured: Measured) -> None:
             name = f"events.rank{answer.observed.rank}.jsonl" if several else "events.jsonl"
             atomic.write_bytes(folder / name, encoder.encode_lines(answer.observed.events))
     atomic.write_bytes(folder / "result.json", encode(result))
+
+
+def _remove(folder: Path, *patterns: str) -> None:
+    for pattern in patterns:
+        for stale in folder.glob(pattern):
+            stale.unlink(missing_ok=True)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -201,7 +259,9 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
             )
         try:
             values[field] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except RecursionError:
+            raise UsageError(f"--set {field}: is nested too deeply") from None
+        except ValueError:
             values[field] = text  # a bare word is a string
     for field in ("seed", "steps"):
         if getattr(options, field, None) is not None:

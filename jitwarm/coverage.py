@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -14,6 +14,7 @@ from jitwarm.plan import PlanKey
 from jitwarm.record import CoverageRecord, MissRecord
 
 LATE = ("compile", "disk_hit", "refused", "failed", "skipped")
+MADE = ("compile", "disk_hit")
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -31,16 +32,18 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     `ready` are the backend keys that warm-up made ready (all of the plan's unless some failed or
     warm-up is off). A key is missed if a launch needed it and it was not ready, or if it had to be
     fetched while serving although it was (another spelling of the same options: a stall all the
-    same).
+    same). Keys of backend `opaque` stay out, because no launch can be told to be theirs; what
+    Triton compiled during warm-up on their behalf is ready, and never counts as unreached.
     """
-    planned = list(plan)
-    ready_keys = set(ready)
-    late = [event for event in observed.events if event.phase != "warm" and event.kind in LATE]
-    needed = set(observed.launches) | {event.key for event in late}
-    missed = {key for key in needed if key not in ready_keys} | {event.key for event in late}
-    unreached = sorted(ready_keys - needed)
+    planned = [key for key in plan if key.backend != "opaque"]
     names = {key.backend_key: key.kernel for key in planned}
     by_path = {key.backend_key.partition("[")[0]: key.kernel for key in planned}
+    ready_keys = names.keys() & set(ready)
+    late = [event for event in observed.events if event.phase != "warm" and event.kind in LATE]
+    needed = set(observed.launches) | {event.key for event in late}
+    made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
+    missed = (needed - ready_keys - made) | {event.key for event in late}
+    unreached = sorted(ready_keys - needed)
     return CoverageRecord(
         rank=observed.rank,
         steps=observed.steps,
@@ -70,7 +73,7 @@ def missed_by_kernel(coverage: CoverageRecord) -> Mapping[str, int]:
 
 
 def _finding(
-    key: str, names: Mapping[str, str], by_path: Mapping[str, str], ready: set[str]
+    key: str, names: Mapping[str, str], by_path: Mapping[str, str], ready: Collection[str]
 ) -> Finding:
     path = key.partition("[")[0]
     kernel = names.get(key) or by_path.get(path, path)

@@ -11,7 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ SHORT = 50
 SIDE_BY_SIDE = 2
 # What a model prints is a note: our stdout is for data alone.
 STDERR = 2
+# The command of a measuring process, without the paths of its job and its reply.
+WORKER = (sys.executable, "-m", "jitwarm.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Everything the processes of one case answered; `failures` names arms that died."""
+    """Everything the processes of one case answered; `failures` names arms, ranks and plans that
+    died.
+    """
 
     arms: dict[str, list[Answer]]
     ranks: list[Answer]
@@ -60,13 +65,13 @@ class Measured:
 def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Measured:
     """Run all processes of a case. `note` is told what starts.
 
-    Raises `ArmFailed` if arm `loaded` has no answer, because then there is nothing to report;
-    another arm's failure is kept.
+    Raises `ArmFailed` if arm `loaded` has no answer, because then there is nothing to report; any
+    other failure is kept.
     """
     arms = ["cold", "loaded", "disk"] + (["compiled"] if settings.device == "cuda" else [])
     answers: dict[str, list[Answer]] = {arm: [] for arm in arms}
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
+    with _scratch() as scratch:
         root = Path(scratch)
         for sample in range(settings.samples):
             for arm in arms:
@@ -88,16 +93,19 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
                 try:
                     answers[arm].append(run_process(job, cache, root))
                 except WorkerError as error:
-                    if arm == "loaded" or error.exit_code == UsageError.exit_code:
+                    usage = error.exit_code == UsageError.exit_code
+                    if not answers["loaded"] and (arm == "loaded" or usage):
                         raise
                     failures.append(f"arm {arm} failed: {error}")
-        ranks, plan = _other_ranks(case, settings, root, note)
+                    if arm == "loaded":
+                        break  # its caches are not full, so there is no second start to measure
+        ranks, plan = _other_ranks(case, settings, root, note, failures)
     return Measured(answers, ranks, plan, failures)
 
 
 def plan_case(case: Case, settings: Settings) -> Answer:
     """Plan every rank of a case in a process of its own; nothing is compiled."""
-    with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
+    with _scratch() as scratch:
         job = _job(case, "plan", case.planned_ranks, 1, settings, progress=False)
         return run_process(job, Path(scratch) / "caches", Path(scratch))
 
@@ -106,7 +114,7 @@ def warm_case(case: Case, settings: Settings) -> Answer:
     """Plan and warm rank 0 of a case in a process of its own, from empty caches, with one step of
     traffic behind it.
     """
-    with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
+    with _scratch() as scratch:
         job = _job(case, "loaded", (case.replayed_ranks[0],), 1, settings, progress=True)
         return run_process(job, Path(scratch) / "caches", Path(scratch))
 
@@ -115,7 +123,7 @@ def needed_keys(case: Case, settings: Settings, rank: int) -> Answer:
     """Replay the traffic with an empty plan and no compiler: exactly the backend keys that its
     launches ask for.
     """
-    with tempfile.TemporaryDirectory(prefix="jitwarm-") as scratch:
+    with _scratch() as scratch:
         job = _job(case, "cold", (rank,), settings.steps_of(case), settings, progress=False)
         return run_process(
             msgspec.structs.replace(job, replay_keys=True), Path(scratch) / "caches", Path(scratch)
@@ -127,29 +135,85 @@ def run_process(job: Job, cache: Path, scratch: Path) -> Answer:
 
     Raises `ArmFailed` with the process's own error, or `WorkerError` if it died without a reply.
     """
+    (outcome,) = _run_all([job], cache, scratch)
+    if isinstance(outcome, WorkerError):
+        raise outcome
+    return outcome
+
+
+class _Running:
+    """The processes that run now. After `kill` no other starts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._killed = False
+
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> int:
+        """Run a command to its end; returns its status."""
+        with self._lock:
+            if self._killed:
+                raise WorkerError("not started: the run was stopped")
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=STDERR
+            )
+            self._processes.add(process)
+        try:
+            return process.wait()
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+
+    def kill(self) -> None:
+        with self._lock:
+            self._killed = True
+            for process in self._processes:
+                process.kill()
+
+
+def _run_all(jobs: Sequence[Job], cache: Path, scratch: Path) -> list[Answer | WorkerError]:
+    """What became of each job, `SIDE_BY_SIDE` processes at once.
+
+    Processes are started and awaited by threads, which no signal interrupts. Whatever ends this
+    function early, Ctrl-C above all, kills the processes and waits for them.
+    """
+    running = _Running()
+    pool = ThreadPoolExecutor(SIDE_BY_SIDE)
+    try:
+        futures = [pool.submit(_attempt, job, cache, scratch, running) for job in jobs]
+        return [future.result() for future in futures]
+    except BaseException:
+        running.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _attempt(job: Job, cache: Path, scratch: Path, running: _Running) -> Answer | WorkerError:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         job_path, reply_path = Path(folder) / "job.json", Path(folder) / "reply.json"
         atomic.write_bytes(job_path, msgspec.json.encode(job))
-        done = subprocess.run(
-            [sys.executable, "-m", "jitwarm.worker", str(job_path), str(reply_path)],
-            env=os.environ | caches.isolated(cache),
-            stdin=subprocess.DEVNULL,
-            stdout=STDERR,
-            check=False,
+        status = running.run(
+            [*WORKER, str(job_path), str(reply_path)], os.environ | caches.isolated(cache)
         )
         reply = read_reply(reply_path) if reply_path.exists() else Reply()
     if reply.failure is not None:
-        raise ArmFailed(
+        return ArmFailed(
             f"{job.case.title}: {reply.failure.error}",
             reply.failure.trace,
             reply.failure.exit_code,
         )
     if reply.answer is None:
-        raise WorkerError(
-            f"{job.case.title}: the process of arm {job.arm} ended with status "
-            f"{done.returncode} and no reply"
+        return WorkerError(
+            f"{job.case.title}: the process of arm {job.arm} ended with status {status} and no "
+            "reply"
         )
     return reply.answer
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    # What cannot be removed must not cost a result.
+    return tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True)
 
 
 def _job(
@@ -161,9 +225,14 @@ def _job(
 
 
 def _other_ranks(
-    case: Case, settings: Settings, root: Path, note: Callable[[str], None]
+    case: Case,
+    settings: Settings,
+    root: Path,
+    note: Callable[[str], None],
+    failures: list[str],
 ) -> tuple[list[Answer], Answer | None]:
-    """Coverage of the other replayed ranks, and the plans of all ranks.
+    """Coverage of the other replayed ranks, and the plans of all ranks; what fails is added to
+    `failures`.
 
     Counts only, so they may share a warm cache.
     """
@@ -180,8 +249,14 @@ def _other_ranks(
             f"{case.title}: coverage of ranks {others or '-'}, plans of "
             f"{len(case.planned_ranks)} ranks"
         )
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        done = list(pool.map(lambda job: run_process(job, cache, root), jobs))
-    return [answer for answer in done if answer.arm != "plan"], next(
-        (a for a in done if a.arm == "plan"), None
-    )
+    ranks: list[Answer] = []
+    plan: Answer | None = None
+    for job, outcome in zip(jobs, _run_all(jobs, cache, root), strict=True):
+        if isinstance(outcome, WorkerError):
+            what = "plans of all ranks" if job.arm == "plan" else f"rank {job.ranks[0]}"
+            failures.append(f"{what} failed: {outcome}")
+        elif job.arm == "plan":
+            plan = outcome
+        else:
+            ranks.append(outcome)
+    return ranks, plan

@@ -11,12 +11,14 @@ import dataclasses
 import enum
 import functools
 import hashlib
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Iterator
 from typing import Any, cast
 
 from jitwarm.errors import KeyValueError
 
 _PLAIN = (int, str, bytes, bool, type(None))
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 def key_id(text: str) -> str:
@@ -27,10 +29,10 @@ def key_id(text: str) -> str:
 def canonical(value: object) -> str:
     """The canonical text of a value.
 
-    Handles None, bool, int, float, str, bytes, tuples, frozensets, enums, frozen dataclasses, named
-    tuples, types, numpy scalars, torch and Triton dtypes, and `tl.constexpr`. Raises
-    `KeyValueError` for anything else: an object that is compared by identity has another text in
-    every process.
+    Handles None, bool, int, float, str, bytes, tuples, frozensets, enums, frozen dataclasses (also
+    with lists in their fields, as Gluon's layouts have them), named tuples, types, numpy scalars,
+    torch and Triton dtypes, and `tl.constexpr`. Raises `KeyValueError` for anything else: an object
+    that is compared by identity has another text in every process.
     """
     kind = type(value)
     if kind in _PLAIN or kind is float:
@@ -44,12 +46,28 @@ def canonical(value: object) -> str:
         return "{" + ", ".join(sorted(canonical(item) for item in value)) + "}"
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
-    own = getattr(value, "canonical", None)
-    if callable(own):
-        return str(own())
+    # Asked of the type: an object may claim to have every attribute, or raise when asked.
+    if callable(getattr(kind, "canonical", None)):
+        return str(cast("Any", value).canonical())
     if dataclasses.is_dataclass(value):
         return _dataclass_text(value)
     return _library_text(value)
+
+
+def placeholder(value: object) -> str:
+    """What stands in a key for a value that has no canonical text: its type, and eight digits of
+    the hash of its `repr`, so that two values do not look like one.
+
+    The type alone where the `repr` holds an address, which is another one in every process.
+    """
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    try:
+        text = repr(value)
+    except Exception:  # a stranger's repr: watching must not break a launch
+        return f"<{name}>"
+    if str(id(value)) in text or _ADDRESS.search(text):
+        return f"<{name}>"
+    return f"<{name}#{key_id(text)[:8]}>"
 
 
 def exact(value: object) -> Hashable:
@@ -64,12 +82,20 @@ def exact(value: object) -> Hashable:
     if form == "plain":
         return (kind, value)
     if form == "fields":
-        return (kind, *(exact(getattr(value, name)) for name in _field_names(kind)))
+        try:
+            return (kind, *(_exact_item(item) for _, item in _fields(value)))
+        except RecursionError:
+            raise KeyValueError(_holds_itself(kind)) from None
     if form == "tuple":
         return (kind, *map(exact, cast("tuple[object, ...]", value)))
     if form == "frozenset":
         return (kind, frozenset(map(exact, cast("frozenset[object]", value))))
     return (kind, canonical(value))
+
+
+def _exact_item(value: object) -> Hashable:
+    """As `exact`, of what a dataclass holds: lists too."""
+    return (list, *map(_exact_item, value)) if type(value) is list else exact(value)
 
 
 @functools.cache
@@ -95,6 +121,19 @@ def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def _fields(value: Any) -> Iterator[tuple[str, object]]:
+    """The fields of a frozen dataclass by name."""
+    kind: Any = type(value)
+    for name in _field_names(kind):
+        try:
+            yield name, getattr(value, name)
+        except AttributeError as error:  # `init=False`, and never set
+            raise KeyValueError(
+                f"{kind.__qualname__} in a key has no value in its field {name!r}: give it "
+                "one in __post_init__"
+            ) from error
+
+
 def _check_frozen(kind: Any) -> None:
     if not kind.__dataclass_params__.frozen:
         raise KeyValueError(
@@ -103,7 +142,7 @@ def _check_frozen(kind: Any) -> None:
 
 
 def _tuple_text(value: tuple[object, ...]) -> str:
-    names = getattr(value, "_fields", None)
+    names = getattr(type(value), "_fields", None)
     if names is not None:
         inner = ", ".join(
             f"{name}={canonical(item)}" for name, item in zip(names, value, strict=True)
@@ -117,8 +156,16 @@ def _tuple_text(value: tuple[object, ...]) -> str:
 def _dataclass_text(value: Any) -> str:
     kind: Any = type(value)
     _check_frozen(kind)
-    inner = ", ".join(f"{name}={canonical(getattr(value, name))}" for name in _field_names(kind))
+    try:
+        inner = ", ".join(f"{name}={_item_text(item)}" for name, item in _fields(value))
+    except RecursionError:
+        raise KeyValueError(_holds_itself(kind)) from None
     return f"{kind.__qualname__}({inner})"
+
+
+def _item_text(value: object) -> str:
+    """As `canonical`, of what a dataclass holds: lists too."""
+    return f"[{', '.join(map(_item_text, value))}]" if type(value) is list else canonical(value)
 
 
 def _library_text(value: Any) -> str:
@@ -144,6 +191,10 @@ def _library_text(value: Any) -> str:
 
 def _is_dtype(kind: type) -> bool:
     return kind.__name__ == "dtype" and kind.__module__.partition(".")[0] in ("torch", "triton")
+
+
+def _holds_itself(kind: type) -> str:
+    return f"{kind.__qualname__} in a key holds itself, or is nested too deeply: flatten it"
 
 
 def _no_value(value: object) -> str:

@@ -5,10 +5,12 @@ step by step.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
+import pkgutil
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,14 +50,10 @@ Builder = Callable[[EngineConfig, Device], Model]
 def check_model(case: Case) -> None:
     """Raise `ScenarioError` if the scenario's model cannot exist.
 
-    Imports no model code: the measuring processes do.
+    Imports no model code, no package above it either: the measuring processes do.
     """
     module, _ = _target(case)
-    try:
-        found = importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        found = False
-    if not found:
+    if not _is_module(module):
         raise ScenarioError(
             _where(case), "$.model", f"no module {module!r} (looked in {Path.cwd()} too)"
         )
@@ -69,17 +67,75 @@ def find_builder(case: Case) -> Builder:
     numbers for the configuration. Raises `ScenarioError`.
     """
     module, name = _target(case)
+    here = str(Path.cwd())
+    if here not in sys.path:  # as `python -m` does
+        sys.path.insert(0, here)
     try:
         builder: Builder = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ScenarioError(
-            _where(case), "$.model", f"cannot load {module}:{name}: {error}"
-        ) from error
+        problem = f"cannot load {module}:{name}: {error}"
+        raise ScenarioError(_where(case), "$.model", problem) from error
+    except (Exception, SystemExit) as error:  # whatever the module does while it is imported
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        problem = f"cannot load {module}:{name}: {error!r} ({frame.filename}:{frame.lineno})"
+        raise ScenarioError(_where(case), "$.model", problem) from error
     return builder
 
 
+def _is_module(module: str) -> bool:
+    """Whether the module could be imported, from the current folder first.
+
+    `importlib.util.find_spec("package.module")` would import the package, so this looks part by
+    part. A package that changes its own `__path__` while it is imported is not followed.
+    """
+    parts = module.split(".")
+    path: Sequence[str] | None = None
+    for count in range(1, len(parts) + 1):
+        if not parts[count - 1] or (count > 1 and path is None):
+            return False
+        found, path = _look_up(".".join(parts[:count]), path)
+        if not found:
+            return False
+    return True
+
+
+def _look_up(module: str, path: Sequence[str] | None) -> tuple[bool, Sequence[str] | None]:
+    """Whether a module is there, and for a package where its parts are.
+
+    `path` is the package's, or None for a module at the top.
+    """
+    for finder in sys.meta_path:
+        if finder is PathFinder:
+            # Its own search of a nested namespace package needs the imported parent.
+            folders = [str(Path.cwd()), *sys.path] if path is None else path
+            found, parts = _in_folders(module, folders)
+            if found:
+                return True, parts
+            continue
+        try:
+            spec = finder.find_spec(module, path)
+        except Exception:  # somebody else's finder; PathFinder is the one that counts
+            continue
+        if spec is not None:
+            return True, spec.submodule_search_locations
+    return False, None
+
+
+def _in_folders(module: str, path: Sequence[str]) -> tuple[bool, Sequence[str] | None]:
+    portions: list[str] = []
+    for entry in path:
+        finder = pkgutil.get_importer(entry)
+        spec = finder.find_spec(module, None) if finder is not None else None
+        if spec is None:
+            continue
+        if spec.loader is not None:
+            return True, spec.submodule_search_locations
+        portions += spec.submodule_search_locations or ()  # a part of a namespace package
+    return bool(portions), portions
+
+
 def _target(case: Case) -> tuple[str, str]:
-    """Module and name of the builder; makes the current folder importable, as `python -m` does."""
+    """Module and name of the builder."""
     shipped = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     module, colon, name = shipped.get(case.model, case.model).partition(":")
     if not colon or not name:
@@ -89,9 +145,6 @@ def _target(case: Case) -> tuple[str, str]:
             "$.model",
             f"unknown model {case.model!r}: expected one of {names}, or package.module:builder",
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
     return module, name
 
 

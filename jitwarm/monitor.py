@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -58,6 +59,7 @@ class Monitor:
         self.events: list[Event] = []
         self.step = -1
         self.request = ""
+        self._before: Counter[str] = Counter()
         self._counted: dict[str, int] = {}
         self._attached = False
 
@@ -71,6 +73,7 @@ class Monitor:
             self._attached = True
             if self.count_hits:
                 hits.start_counting()
+                self.begin_serving()
             if self.mode == "error":
                 hooks.prepay()
         return self
@@ -81,7 +84,7 @@ class Monitor:
             hooks.detach(self)
             self._attached = False
             if self.count_hits:
-                self._counted = hits.hit_counts()
+                self._counted = self._since()
                 hits.stop_counting()
 
     def __enter__(self) -> Self:
@@ -98,17 +101,20 @@ class Monitor:
         self.stop()
 
     def begin_serving(self) -> None:
-        """Start-up is over: forget the look-ups that warm-up made, so that `launches` counts
-        traffic alone.
-        """
-        hits.reset_counts()
+        """Start-up is over: `launches` counts from here. Warm-ups look keys up too."""
+        if self.count_hits:
+            self._before = Counter(hits.hit_counts())
 
     def launches(self) -> dict[str, int]:
-        """Launches since `begin_serving` by canonical key, misses included; with `count_hits`.
+        """Launches since `begin_serving` (or `start`) by canonical key, misses included.
 
-        After `stop` these are the launches up to then.
+        Empty without `count_hits`; after `stop` the launches up to then.
         """
-        return hits.hit_counts() if self._attached and self.count_hits else dict(self._counted)
+        return self._since() if self._attached and self.count_hits else dict(self._counted)
+
+    def _since(self) -> dict[str, int]:
+        now = Counter(hits.hit_counts())
+        return dict(sorted((now - self._before).items()))
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
         """How many events of these kinds (all kinds by default), in one phase or in any."""
@@ -119,12 +125,11 @@ class Monitor:
 
     def on_miss(self, miss: Miss) -> Any:
         """Called by the hooks before a miss is served."""
-        if self._phase(miss) == "warm":
+        if phases.current_phase() == "warm":
             return None
         if self.null_kernels:
             return NullKernel()
         if self.mode == "error":
-            self._add("refused", miss.kernel, miss.text, 0.0, {}, self._phase(miss))
             when = f" in step {self.step}" if self.step >= 0 else ""
             raise CompileRefused(
                 f"a launch{when} needs {miss.text} [{keys.key_id(miss.text)}], which was not "
@@ -133,18 +138,14 @@ class Monitor:
             )
         return None
 
+    def on_refused(self, miss: Miss) -> None:
+        """Called by the hooks after any monitor refused a miss."""
+        self._add("refused", miss.kernel, miss.text, 0.0, {})
+
     def on_compiled(self, miss: Miss) -> None:
         """Called by the hooks after a miss was served."""
-        phase = self._phase(miss)
-        self._add(
-            miss.kind or "failed",
-            miss.kernel,
-            miss.text,
-            miss.ms,
-            miss.stages,
-            phase,
-        )
-        if self.mode == "warn" and phase != "warm":
+        self._add(miss.kind or "failed", miss.kernel, miss.text, miss.ms, miss.stages)
+        if self.mode == "warn" and phases.current_phase() != "warm":
             frame = _caller()
             warnings.warn_explicit(
                 f"{miss.kind} while serving ({miss.ms:.1f} ms, step {self.step}): {miss.text} "
@@ -156,14 +157,9 @@ class Monitor:
 
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
         """Called by the hooks after a load."""
-        self._add("load", kernel, text, ms, {}, phases.current_phase())
+        self._add("load", kernel, text, ms, {})
 
-    def _phase(self, miss: Miss) -> str:
-        return "warm" if miss.manual else phases.current_phase()
-
-    def _add(
-        self, kind: Kind, kernel: str, text: str, ms: float, stages: dict[str, float], phase: str
-    ) -> None:
+    def _add(self, kind: Kind, kernel: str, text: str, ms: float, stages: dict[str, float]) -> None:
         self.events.append(
             Event(
                 kind,
@@ -172,7 +168,7 @@ class Monitor:
                 keys.key_id(text),
                 ms,
                 stages,
-                phase,
+                phases.current_phase(),
                 self.step,
                 self.request,
                 self.rank,

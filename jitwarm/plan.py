@@ -19,15 +19,17 @@ from jitwarm.backends import backend_of
 from jitwarm.declare.enumeration import Enumeration
 from jitwarm.findings import Finding
 from jitwarm.plan_findings import collision_findings, outside_findings, silent_findings
-from jitwarm.registry import JitWarmupRegistry, Request, outside_scope
+from jitwarm.registry import JitWarmupRegistry, Request, Warmable, outside_scope
 
 
 class PlanKey(msgspec.Struct, frozen=True):
-    """One declared key and its backend key, without the recipe: what is stored and shown. Ids are
-    hashes of the texts.
+    """One declared key and its backend key, without the recipe: what is stored and shown.
+
+    Launches of a key of backend `opaque` cannot be told from others, so coverage leaves it out.
     """
 
     kernel: str
+    backend: str
     declared: str
     backend_key: str
 
@@ -98,14 +100,22 @@ class Plan:
     @property
     def backend_keys(self) -> dict[str, PlanItem]:
         """The first item of each backend key, in plan order: what is compiled."""
-        first: dict[str, PlanItem] = {}
+        return {key: items[0] for key, items in self.by_backend_key.items()}
+
+    @property
+    def by_backend_key(self) -> dict[str, list[PlanItem]]:
+        """The items of each backend key, in plan order."""
+        found: dict[str, list[PlanItem]] = {}
         for item in self.items:
-            first.setdefault(item.backend_key, item)
-        return first
+            found.setdefault(item.backend_key, []).append(item)
+        return found
 
     def keys(self) -> list[PlanKey]:
         """The storable form of the items, in plan order."""
-        return [PlanKey(item.kernel, item.declared or "", item.backend_key) for item in self.items]
+        return [
+            PlanKey(item.kernel, item.backend, item.declared or "", item.backend_key)
+            for item in self.items
+        ]
 
 
 def make_plan(registry: JitWarmupRegistry) -> Plan:
@@ -158,17 +168,19 @@ class _Kernel:
         self.registrations = self.requests = self.points = 0
         self.reasons: list[str] = []
         self.silent: list[str] = []
-        self.entries: dict[str, tuple[str, Any, Counter[str]]] = {}
+        # Two kernels may share a name; their keys are told apart by the kernel itself.
+        self.entries: dict[tuple[Warmable, str], tuple[str, Any, Counter[str]]] = {}
 
     def add(self, request: Request, enumeration: Enumeration) -> Iterator[Exception]:
         """Take over the keys of one request; yields an error for each that cannot be bound."""
         self.points += enumeration.points
+        yield from enumeration.failures
         if enumeration.no_keys_reason:
             self.reasons.append(enumeration.no_keys_reason)
             if enumeration.silent:
                 self.silent.append(enumeration.no_keys_reason)
         for declared in enumeration.declared:
-            entry = self.entries.get(declared.text)
+            entry = self.entries.get((request.kernel, declared.text))
             if entry is None:
                 backend = backend_of(declared.recipe)
                 self.backend = backend.name
@@ -178,11 +190,12 @@ class _Kernel:
                     error.add_note(f"while planning {declared.text}")
                     yield error
                     continue
-                entry = self.entries[declared.text] = (key, declared.recipe, Counter())
+                entry = (key, declared.recipe, Counter())
+                self.entries[request.kernel, declared.text] = entry
             entry[2].update(request.owners)
 
     def items(self) -> Iterable[PlanItem]:
-        for text, (backend_key, recipe, owners) in self.entries.items():
+        for (_, text), (backend_key, recipe, owners) in self.entries.items():
             yield PlanItem(
                 self.name, self.backend, text, backend_key, recipe, tuple(sorted(owners))
             )

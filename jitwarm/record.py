@@ -65,6 +65,7 @@ class FailedKey(msgspec.Struct, frozen=True):
     kernel: str
     key: str
     error: str
+    rank: int = 0
 
 
 class WarmRecord(msgspec.Struct, frozen=True):
@@ -120,19 +121,20 @@ class ArmRecord(msgspec.Struct, frozen=True):
 
     `ready_s`: planning and warming. `first_*`: the first step of that kind; `later_*`: median of
     its repeats. `excess_ms` is first prefill minus its later median, `excess_decode_ms` the same
-    for decode. `spread` is (largest - smallest) / median of the first step, None with one sample.
-    `load_ms` sums the loads while serving; `first_step_event_ms` all events of the first prefill
-    step. `is_first_token` only where the model emits a token.
+    for decode. A figure is None where the traffic has no such step, or no repeat of it. `spread` is
+    (largest - smallest) / median of the first step, None with one sample. `load_ms` sums the loads
+    while serving; `first_step_event_ms` all events of the first prefill step, `first_step_load_ms`
+    the loads among them. `is_first_token` only where the model emits a token.
     """
 
     samples: int
     ready_s: float
-    first_prefill_ms: float
-    first_decode_ms: float
-    later_ms: float
-    later_decode_ms: float
-    excess_ms: float
-    excess_decode_ms: float
+    first_prefill_ms: float | None
+    first_decode_ms: float | None
+    later_ms: float | None
+    later_decode_ms: float | None
+    excess_ms: float | None
+    excess_decode_ms: float | None
     spread: float | None
     compiles: int
     disk_hits: int

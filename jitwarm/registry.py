@@ -82,8 +82,12 @@ class JitWarmupRegistry:
         return len(self._requests)
 
     def __iter__(self) -> Iterator[Request]:
-        """The distinct requests in the order of their first registration."""
-        return iter(self._requests.values())
+        """The distinct requests in the order of their first registration.
+
+        Of the moment of the call: a kernel may register others while it is enumerated.
+        """
+        with self._lock:
+            return iter(list(self._requests.values()))
 
     @property
     def registrations(self) -> int:

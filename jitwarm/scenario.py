@@ -94,7 +94,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One resolved case: everything a run needs to know."""
 
     schema: Literal[1]
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
     model: Annotated[str, msgspec.Meta(min_length=1)]
     attention_backend: str = ""
     parallel: Parallel = msgspec.field(default_factory=Parallel)

@@ -13,9 +13,11 @@ import hashlib
 import itertools
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from jitwarm.backends.triton.stub import ARCHES
 from jitwarm.errors import ScenarioError
@@ -32,19 +34,27 @@ def load(
     `default_arch` is that of a scenario which names none. Raises `ScenarioError` for anything
     wrong, before anything is run or written.
     """
+    try:
+        return _load(path, overrides or {}, default_arch)
+    except RecursionError:
+        raise ScenarioError(str(path), "$", "is nested too deeply") from None
+
+
+def _load(path: Path, overrides: Mapping[str, Any], default_arch: str) -> Scenario:
     source = str(path)
     try:
         text = path.read_bytes()
         raw = tomllib.loads(text.decode())
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(source, "$", f"cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a number with too many digits is no TOMLDecodeError
         raise ScenarioError(source, "$", f"is not TOML: {error}") from error
-    for field, value in (overrides or {}).items():
+    for field, value in overrides.items():
         _override(source, raw, field, value)
     matrix = _matrix(source, raw.pop("matrix", {}))
     quick = convert(source, "$.quick", raw.pop("quick", []), tuple[str, ...])
     cases = tuple(_case(source, raw, axes, default_arch) for axes in _combinations(matrix))
+    _check_folders(source, cases)
     scenario = Scenario(source, cases[0].name, cases, quick, hashlib.sha256(text).hexdigest())
     scenario.select(quick)
     return scenario
@@ -71,9 +81,25 @@ def _matrix(source: str, raw: Any) -> dict[str, list[Any]]:
         axes[name] = values
         if not values:
             raise ScenarioError(source, f"$.matrix.{name}", "is empty, so there would be no case")
+        for value in values:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ScenarioError(source, f"$.matrix.{name}", f"{value} is not a finite number")
         if len({(type(value), value) for value in values}) < len(values):
             raise ScenarioError(source, f"$.matrix.{name}", "names a value twice")
     return axes
+
+
+def _check_folders(source: str, cases: Iterable[Case]) -> None:
+    """Two cases with one folder would overwrite each other's results."""
+    seen: dict[str, Case] = {}
+    for case in cases:
+        other = seen.setdefault(case.folder, case)
+        if other is not case:
+            problem = (
+                f"{other.label!r} and {case.label!r} would both write their results to the folder "
+                f"{case.folder!r}"
+            )
+            raise ScenarioError(source, "$.matrix", problem)
 
 
 def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -98,6 +124,10 @@ def _case(source: str, raw: dict[str, Any], axes: dict[str, Any], default_arch: 
             f"$.matrix.{name}",
             f"nothing in the scenario uses {{{name}}}, so its cases would all be the same",
         )
+    try:
+        msgspec.json.encode(case)
+    except UnicodeEncodeError as error:  # from --set: a byte of the command line that is no text
+        raise ScenarioError(source, "$", f"holds what is not text: {error}") from None
     _check(source, case)
     return case
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import Any
 
 from jitwarm import env, phases
 from jitwarm.backends import Backend, backend_of
@@ -107,14 +108,13 @@ def warm(
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs={jobs}: at least one thread has to compile")
     jobs = jobs or env.jobs() or os.cpu_count() or 1
-    items = list(plan.backend_keys.values())
+    units = [_Unit(items[0], _spellings(items)) for items in plan.by_backend_key.values()]
     start, cpu = time.perf_counter(), time.process_time()
     if enabled:
-        outcomes = _warm_all(items, jobs, depth, progress)
+        outcomes = _warm_all(units, jobs, depth, progress)
     else:
-        outcomes = [
-            Outcome(item, "skipped", 0.0, reason="warm-up is switched off") for item in items
-        ]
+        reason = "warm-up is switched off"
+        outcomes = [Outcome(unit.item, "skipped", 0.0, reason=reason) for unit in units]
     return WarmReport(
         time.perf_counter() - start,
         time.process_time() - cpu,
@@ -125,56 +125,72 @@ def warm(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """One backend key, and a recipe for each way in which launches spell its options.
+
+    Triton's in-process key holds the options as written: another spelling of a binary that is
+    there already is fetched from disk once more (1 to 6 ms), at start-up rather than later.
+    """
+
+    item: PlanItem
+    recipes: tuple[Any, ...]
+
+
+def _spellings(items: list[PlanItem]) -> tuple[Any, ...]:
+    spelt = {getattr(item.recipe, "options", ()): item.recipe for item in reversed(items)}
+    return tuple(reversed(spelt.values()))
+
+
 def _warm_all(
-    items: list[PlanItem], jobs: int, depth: str, progress: Progress | None
+    units: list[_Unit], jobs: int, depth: str, progress: Progress | None
 ) -> list[Outcome]:
-    backends: dict[str, tuple[Backend, list[PlanItem]]] = {}
-    for item in items:
-        backends.setdefault(item.backend, (backend_of(item.recipe), []))[1].append(item)
-    for backend, own in backends.values():
-        backend.prepare(item.recipe for item in own)
+    backends: dict[str, tuple[Backend, list[_Unit]]] = {}
+    for unit in units:
+        item = unit.item
+        backends.setdefault(item.backend, (backend_of(item.recipe), []))[1].append(unit)
     outcomes: dict[str, Outcome] = {}
     start = time.perf_counter()
 
     def done(outcome: Outcome) -> None:
         outcomes[outcome.item.backend_key] = outcome
         if progress is not None:
-            progress(len(outcomes), len(items), outcome.item, time.perf_counter() - start)
+            progress(len(outcomes), len(units), outcome.item, time.perf_counter() - start)
 
     with phases.phase("warm"):
-        if jobs == 1 or len(items) < 2:
-            for item in items:
-                done(_warm_one(item, depth))
-        else:
-            with ThreadPoolExecutor(
-                min(jobs, len(items)),
-                "jitwarm",
-                _enter_worker,
-                ([b for b, _ in backends.values()],),
-            ) as pool:
-                # Each task gets a copy of this context: the phase must be "warm" in the pool's
-                # threads too.
-                futures = [
-                    pool.submit(contextvars.copy_context().run, _warm_one, item, depth)
-                    for item in items
-                ]
-                for future in as_completed(futures):
-                    done(future.result())
-    return [outcomes[item.backend_key] for item in items]
+        for backend, own in backends.values():
+            backend.prepare(recipe for unit in own for recipe in unit.recipes)
+            if backend.parallel and jobs > 1 and len(own) > 1:
+                _warm_in_pool(backend, own, jobs, depth, done)
+            else:
+                for unit in own:
+                    done(_warm_one(backend, unit, depth))
+    return [outcomes[unit.item.backend_key] for unit in units]
 
 
-def _enter_worker(backends: list[Backend]) -> None:
-    for backend in backends:
-        backend.enter_worker()
+def _warm_in_pool(
+    backend: Backend, units: list[_Unit], jobs: int, depth: str, done: Callable[[Outcome], None]
+) -> None:
+    pool = ThreadPoolExecutor(min(jobs, len(units)), "jitwarm", backend.enter_worker)
+    try:
+        # Each task gets a copy of this context: the phase must be "warm" in the pool's threads too.
+        futures = [
+            pool.submit(contextvars.copy_context().run, _warm_one, backend, unit, depth)
+            for unit in units
+        ]
+        for future in as_completed(futures):
+            done(future.result())
+    finally:
+        pool.shutdown(cancel_futures=True)  # on Ctrl-C the keys that have not begun are left
 
 
-def _warm_one(item: PlanItem, depth: str) -> Outcome:
-    backend = backend_of(item.recipe)
+def _warm_one(backend: Backend, unit: _Unit, depth: str) -> Outcome:
     start = time.perf_counter()
     try:
-        artefact = backend.compile(item.recipe)
-        if depth == "loaded":
-            backend.load(artefact)
+        for recipe in unit.recipes:
+            artefact = backend.compile(recipe)
+            if depth == "loaded":
+                backend.load(artefact)
     except Exception as error:  # collected: start-up survives one bad key
-        return Outcome(item, "failed", time.perf_counter() - start, error=error)
-    return Outcome(item, "warmed", time.perf_counter() - start)
+        return Outcome(unit.item, "failed", time.perf_counter() - start, error=error)
+    return Outcome(unit.item, "warmed", time.perf_counter() - start)

@@ -12,6 +12,7 @@ import contextlib
 import os
 import platform
 import resource
+import signal
 import sys
 import traceback
 import warnings
@@ -80,14 +81,17 @@ def run_job(job: Job) -> Answer:
 
 def _plan_ranks(job: Job, device: Device) -> Work:
     plans, warmed = [], None
+    failed: list[FailedKey] = []
     for rank in job.ranks:
         model, registry = build(job.case, rank, device)
         plan = make_plan(registry)
         backend_keys = plan.backend_keys
         plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
-        if warmed is None:
-            warmed = _warmed(model, plan, warm(plan, enabled=False))
-    return Work(plans=tuple(plans), warmed=warmed)
+        own = _warmed(model, plan, warm(plan, enabled=False))
+        warmed = warmed or own
+        failed += [msgspec.structs.replace(one, rank=rank) for one in own.failed]
+    assert warmed is not None  # a job has at least one rank
+    return Work(plans=tuple(plans), warmed=msgspec.structs.replace(warmed, failed=tuple(failed)))
 
 
 def _replay_arm(job: Job, device: Device) -> Work:
@@ -237,17 +241,26 @@ def main(arguments: list[str]) -> int:
     """Read the job, do it, write the reply. The reply is written also when the job fails."""
     job_path, reply_path = map(Path, arguments)
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION is unset")
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # A real interrupt ends this process at once, and the parent says so; a KeyboardInterrupt
+        # below is one that a model raises.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        reply = Reply(answer=run_job(read_job(job_path)))
-    except JitwarmError as error:
-        reply = Reply(failure=Failure(str(error), traceback.format_exc(), error.exit_code))
-    except Exception as error:  # the parent must learn of anything that went wrong here
-        reply = Reply(
-            failure=Failure(
-                f"{_text(error)} ({_place(error)})", traceback.format_exc(), RunError.exit_code
-            )
+        reply = msgspec.json.encode(Reply(answer=run_job(read_job(job_path))))
+    except BaseException as error:  # the parent must learn of anything, a model's sys.exit() too
+        if isinstance(error, JitwarmError):
+            text, code = str(error), error.exit_code
+        elif isinstance(error, Exception):
+            text, code = f"{_text(error)} ({_place(error)})", RunError.exit_code
+        else:
+            stopped = RunError(f"the model raised {error!r}").with_traceback(error.__traceback__)
+            text, code = f"{stopped} ({_place(stopped)})", RunError.exit_code
+        # A message may hold half a character (a surrogate), which JSON cannot.
+        text, trace = (
+            one.encode(errors="backslashreplace").decode() for one in (text, traceback.format_exc())
         )
-    atomic.write_bytes(reply_path, msgspec.json.encode(reply))
+        reply = msgspec.json.encode(Reply(failure=Failure(text, trace, code)))
+    atomic.write_bytes(reply_path, reply)
     return 0
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from jitwarm import cli
 from jitwarm.cli import main
+from jitwarm.errors import WorkerError
 
 ROOT = Path(__file__).parents[1]
 SCENARIO = str(ROOT / "scenarios" / "deepseek-v3.2-dcp.toml")
@@ -46,6 +51,9 @@ def write(folder, name, text=MINIMAL, model="deepseek-v3.2", file=None):
         ),
         (["--set", "model=foo"], 2, "$.model: unknown model 'foo': expected one of deepseek-v3.2"),
         (["--set", "model=no.such:thing"], 2, "$.model: no module 'no.such'"),
+        (["--set", "model=.foo:x"], 2, "$.model: no module '.foo'"),
+        (["--set", "model=os.path.x:y"], 2, "$.model: no module 'os.path.x'"),
+        (["--set", "name=" + "[" * 3000], 2, "--set name: is nested too deeply"),
         (["--set", "traffic.steps"], 2, "--set traffic.steps: expected FIELD=VALUE"),
         (["--case", "dcp=5"], 2, "$.matrix: no case matches 'dcp=5'; there are: dcp=1 arch=sm90;"),
         (["--device", "cuda"], 3, "this machine has no usable NVIDIA GPU; use --device stub"),
@@ -113,7 +121,7 @@ def test_in_a_folder_a_selector_may_concern_one_scenario_only(tmp_path, capsys):
     assert "no case is for dcp=8" in capsys.readouterr().err
 
 
-MODELS = """
+MODELS = r"""
 class WithoutStep:
     layers = 1
     def __init__(self, config, device): pass
@@ -134,6 +142,25 @@ class Exiting:
     def __init__(self, config, device):
         import os
         os._exit(7)
+
+class Leaving:
+    layers = 1
+    def __init__(self, config, device):
+        import sys
+        sys.exit()
+    def step(self, batch): pass
+
+class Interrupting:
+    layers = 1
+    def __init__(self, config, device): pass
+    def step(self, batch):
+        raise KeyboardInterrupt("mine")
+
+class HalfACharacter:
+    layers = 1
+    def __init__(self, config, device):
+        raise ValueError("half \udcff")
+    def step(self, batch): pass
 
 class Talking:
     layers = 1
@@ -156,6 +183,9 @@ class Talking:
             "the construction of the model launched examples.own_kernel.kernel.scale_rows",
         ),
         ("Exiting", 3, "ended with status 7 and no reply"),
+        ("Leaving", 3, "bad: the model raised SystemExit() (/"),
+        ("Interrupting", 3, "bad: the model raised KeyboardInterrupt('mine') (/"),
+        ("HalfACharacter", 3, "bad: ValueError: half \\udcff (/"),
     ],
 )
 def test_models_that_cannot_be_measured(tmp_path, monkeypatch, capfd, model, code, text):
@@ -179,3 +209,160 @@ def test_a_model_that_prints_does_not_spoil_the_data(tmp_path, monkeypatch, capf
     (line,) = captured.out.splitlines()
     assert json.loads(line)["scenario"] == "talking"
     assert "and talk" in captured.err
+
+
+@pytest.mark.parametrize("text", ["a\nb", ""])
+def test_a_bug_of_our_own_is_no_miss(monkeypatch, capsys, text):
+    def broken(options):
+        raise ZeroDivisionError(text)
+
+    monkeypatch.setattr(cli, "_cases", broken)
+    assert main(["run", SCENARIO]) == 3
+    line = broken.__code__.co_firstlineno + 1
+    said = f"ZeroDivisionError: {text}".replace("\n", " ").strip()
+    assert capsys.readouterr().err == f"jitwarm: internal error: {said} ({__file__}:{line})\n"
+
+
+def test_an_interrupt_exits_with_3(monkeypatch, capsys):
+    def interrupt(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_cases", interrupt)
+    assert main(["run", SCENARIO]) == 3
+    assert capsys.readouterr().err == "jitwarm: interrupted\n"
+
+
+def test_a_termination_is_an_interrupt_and_the_handler_is_restored(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_cases", lambda options: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["run", SCENARIO]) == 3
+    assert capsys.readouterr().err == "jitwarm: interrupted\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_another_thread_sets_no_handler(capsys):
+    codes = []
+    arguments = ["scenarios", SCENARIO]
+    thread = threading.Thread(target=lambda: codes.append(main(arguments)))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+    assert capsys.readouterr().err == ""
+
+
+def unwritable(folder):
+    """Places that take no result, each with what is said about it."""
+    (folder / "file").write_text("")
+    (folder / "nowhere").symlink_to(folder / "missing")
+    (folder / "closed").mkdir(mode=0o500)
+    closed = "" if os.geteuid() == 0 else "Permission denied"
+    return {
+        "/dev/null/x": "Not a directory",
+        "/proc/x": "/proc takes no file",
+        str(folder / "file"): "Not a directory",
+        str(folder / "file" / "below"): "Not a directory",
+        str(folder / "nowhere"): f"{folder / 'nowhere'} takes no file",
+        str(folder / ("x" * 300)): "File name too long",
+        **({str(folder / "closed"): closed} if closed else {}),
+    }
+
+
+def test_a_folder_that_takes_no_results_is_refused_before_measuring(tmp_path, monkeypatch, capsys):
+    def measured(*arguments):
+        pytest.fail("something was measured")
+
+    monkeypatch.setattr(cli, "measure", measured)
+    places = unwritable(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for place, said in places.items():
+        assert main(["run", SCENARIO, "--device", "stub", "--out", place]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("jitwarm: --out: nothing can be written to ")
+        assert line.endswith(said)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_check_of_a_folder_creates_nothing(tmp_path):
+    cli._check_writable(tmp_path / "a" / "b" / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_removes_the_results_of_an_earlier_one(tmp_path, monkeypatch, capsys):
+    def fails(*arguments):
+        raise WorkerError("boom")
+
+    monkeypatch.setattr(cli, "measure", fails)
+    folder = tmp_path / "out" / "plain" / "case"
+    folder.mkdir(parents=True)
+    for name in ("result.json", "events.jsonl", "events.rank7.jsonl", "notes.txt"):
+        (folder / name).write_text("{}")
+    path = write(tmp_path, "plain")
+    assert main(["run", str(path), "--device", "stub", "--out", str(tmp_path / "out")]) == 3
+    assert sorted(file.name for file in folder.iterdir()) == ["failed.json", "notes.txt"]
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Modules below the current folder, each of which tells when it is run."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "loud/__init__.py": "print('loud')",
+        "loud/inner.py": "print('inner')",
+        "raising/__init__.py": "raise ValueError('no\\nway')",
+        "raising/inner.py": "",
+        "leaving.py": "import sys; sys.exit(5)",
+        "space/below/deep.py": "print('deep')",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("module", "found"),
+    [
+        ("loud", True),
+        ("loud.inner", True),
+        ("loud.outer", False),
+        ("loud.inner.more", False),
+        ("raising.inner", True),
+        ("leaving", True),
+        ("space.below.deep", True),
+        ("space.below", True),
+        ("space.above", False),
+        ("sys", True),  # builtin
+        ("sys.x", False),
+        ("os", True),  # frozen
+        ("os.path", False),  # only importing os brings it in
+        ("zipimport", True),
+        ("json.decoder", True),
+        ("jitwarm.zoo.models.deepseek_v32", True),
+        ("", False),
+        (".", False),
+        (".loud", False),
+        ("loud.", False),
+        ("loud..inner", False),
+        ("lo\\u0000ud", False),
+    ],
+)
+def test_a_model_is_looked_up_without_running_it(packages, capsys, module, found):
+    path = write(packages, "s", model=f"{module}:x")
+    assert main(["scenarios", str(path)]) == (0 if found else 2)
+    captured = capsys.readouterr()
+    assert ("$.model: no module " in captured.err) != found
+    assert not {"loud\n", "inner\n", "deep\n"} & set(captured.out.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("raising.inner", r"cannot load raising.inner:x: ValueError('no\nway') (/"),
+        ("leaving", "cannot load leaving:x: SystemExit(5) (/"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(packages, monkeypatch, capfd, module, text):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    path = write(packages, "s", model=f"{module}:x")
+    assert main(["run", str(path), "--device", "stub"]) == 2
+    assert f"$.model: {text}" in capfd.readouterr().err
+    assert not (packages / "reports").exists()

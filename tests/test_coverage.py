@@ -10,9 +10,9 @@ from jitwarm.plan import PlanKey
 A, B, C = (f"m.k[n:i32/{cls}]{{cuda:90}}" for cls in ("", "D", "1"))
 OTHER = "m.other[n:i32]{cuda:90}"
 PLAN = [
-    PlanKey("K", "K(17)", A),
-    PlanKey("K", "K(33)", A),
-    PlanKey("K", "K(16)", B),
+    PlanKey("K", "triton", "K(17)", A),
+    PlanKey("K", "triton", "K(33)", A),
+    PlanKey("K", "triton", "K(16)", B),
 ]
 
 

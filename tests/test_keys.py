@@ -7,6 +7,7 @@ import enum
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from jitwarm.declare import TensorSpec
 from jitwarm.errors import KeyValueError
-from jitwarm.keys import canonical, exact, key_id
+from jitwarm.keys import canonical, exact, key_id, placeholder
 
 
 class Plain(enum.Enum):
@@ -94,6 +95,10 @@ TEXTS = [
     (Key(1), "Key(block=1, flag=False)"),
     (Key(True), "Key(block=True, flag=False)"),
     (Other(1), "Other(block=1, flag=False)"),
+    (Key([1, [Other([])]]), "Key(block=[1, [Other(block=[], flag=False)]], flag=False)"),
+    (Key([True]), "Key(block=[True], flag=False)"),
+    (Key((1,)), "Key(block=(1,), flag=False)"),
+    (Key([1]), "Key(block=[1], flag=False)"),
     (int, "builtins.int"),
     (Size(3), "Size(3)"),
     (np.int64(1), "np.int64(1)"),
@@ -145,7 +150,10 @@ REFUSED = [
     {1},
     Mutable(1),
     (1, [2]),
-    Key([1]),
+    Key({}),
+    Key([{}]),
+    Key([Mutable(1)]),
+    Key((1, [2])),
     np.zeros(1),
     np.array(1),
     np.longdouble(1),
@@ -163,10 +171,51 @@ def test_what_is_no_value_is_refused(form, value):
 
 
 def test_the_refusal_names_the_type():
-    with pytest.raises(KeyValueError, match="a key holds a builtins.list"):
-        canonical(Key([1]))
+    with pytest.raises(KeyValueError, match="a key holds a builtins.dict"):
+        canonical(Key([{}]))
     with pytest.raises(KeyValueError, match="Mutable in a key is not frozen"):
         exact(Mutable(1))
+
+
+@dataclass(frozen=True)
+class Unset:
+    derived: int = dataclasses.field(init=False)
+
+
+@pytest.mark.parametrize("form", [canonical, exact])
+def test_a_dataclass_that_cannot_be_taken_apart_is_refused(form):
+    with pytest.raises(KeyValueError, match="Unset in a key has no value in its field 'derived'"):
+        form(Unset())
+    ring = Key([])
+    ring.block.append(ring)
+    with pytest.raises(KeyValueError, match="^Key in a key holds itself"):
+        form(ring)
+
+
+@pytest.mark.parametrize("form", [canonical, exact])
+def test_an_object_that_claims_every_attribute_is_refused(form):
+    with pytest.raises(KeyValueError, match="compared by identity"):
+        form(MagicMock())
+
+
+class Shown:
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        if self.text is None:
+            raise LookupError
+        return self.text.format(id(self))
+
+
+@pytest.mark.parametrize("text", [None, "<thing at {:#x}>", "<thing id='{}'>", "[<y at 0x7f01>]"])
+def test_a_placeholder_without_a_repr_of_value_is_the_type(text):
+    assert placeholder(Shown(text)) == f"<{__name__}.Shown>"
+
+
+def test_placeholders_of_other_values_differ():
+    assert placeholder([1]) == f"<builtins.list#{key_id('[1]')[:8]}>"
+    assert placeholder(Shown("a")) == placeholder(Shown("a")) != placeholder(Shown("b"))
 
 
 def nested():
@@ -189,6 +238,7 @@ def nested():
             st.builds(Pair, inner, inner),
             st.builds(Key, inner, inner),
             st.builds(Other, inner, inner),
+            st.builds(Key, st.lists(inner, max_size=2)),
             st.frozensets(inner.filter(hashable), max_size=2),
         ),
         max_leaves=4,

@@ -67,9 +67,11 @@ def test_a_refused_launch_leaves_no_trace(stub, triton_cache, monkeypatch):
 
 def test_hits_and_warm_ups_pass_where_compiles_are_refused(stub):
     with Monitor("error") as monitor:
-        copy.warmup(X, 17, BLOCK=16, grid=(1,))
         with phases.phase("warm"):
+            copy.warmup(X, 17, BLOCK=16, grid=(1,))
             launch(16)
+        with pytest.raises(CompileRefused):  # a warm-up while serving stalls as a launch does
+            copy.warmup(X, 1, BLOCK=16, grid=(1,))
         launch(17)
         launch(33)
         with pytest.raises(CompileRefused):
@@ -79,9 +81,32 @@ def test_hits_and_warm_ups_pass_where_compiles_are_refused(stub):
         ("compile", "warm"),
         ("compile", "warm"),
         ("load", "warm"),
+        ("refused", "serve"),
         ("load", "serve"),
         ("refused", "serve"),
     ]
+
+
+def test_every_monitor_hears_of_a_refusal(stub):
+    outer, inner, late = Monitor("record"), Monitor("error"), Monitor("record")
+    with outer, inner, late, pytest.raises(CompileRefused):
+        launch(17)
+    assert kinds(outer) == kinds(inner) == kinds(late) == ["refused"]
+
+
+def test_monitors_count_apart(stub):
+    with phases.phase("warm"):
+        launch(17)
+    with Monitor("record", count_hits=True) as outer, Monitor("record") as deaf:
+        launch(17)
+        with Monitor("record", count_hits=True) as inner:
+            launch(17)
+            inner.begin_serving()
+            launch(17)
+        launch(17)
+        assert deaf.launches() == {}
+    assert list(inner.launches().values()) == [1]
+    assert list(outer.launches().values()) == [4]  # readable after the end
 
 
 def test_a_binary_on_disk_is_refused_too(stub):
@@ -159,7 +184,8 @@ def test_null_kernels_compile_nothing_and_leave_with_the_monitor(stub, triton_ca
         launch(17)
         launch(16)
         assert monitor.launches() == dict(sorted({key(17): 2, key(16): 1}.items()))
-        copy.warmup(X, 1, BLOCK=16, grid=(1,))
+        with phases.phase("warm"):
+            copy.warmup(X, 1, BLOCK=16, grid=(1,))
     assert [(event.kind, event.phase) for event in monitor.events] == [("compile", "warm")]
     assert len(copy.device_caches[0][0]) == 1  # the warmed one: a real kernel stays
     with Monitor("record") as monitor:

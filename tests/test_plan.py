@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from dataclasses import dataclass
 
 import pytest
 
 import plan_subjects as subjects
+from jitwarm.contract import JitKernel
 from jitwarm.declare import Declared, Enumeration
 from jitwarm.errors import BindingError
 from jitwarm.findings import Finding
@@ -14,6 +17,7 @@ from jitwarm.keys import key_id
 from jitwarm.plan import Funnel, KernelRow, PlanKey, make_plan
 from jitwarm.plan_findings import collision_findings
 from jitwarm.registry import JitWarmupRegistry, owner
+from jitwarm.warm import warm
 from plan_subjects import X
 
 pytestmark = pytest.mark.triton
@@ -66,9 +70,9 @@ def test_items_are_in_order_of_registration_and_know_who_asked():
 
     plan = make_plan(registered(build))
     assert plan.keys() == [
-        PlanKey("Copy", declared(17), key("n:i32/; BLOCK:constexpr=16")),
-        PlanKey("Copy", declared(33), key("n:i32/; BLOCK:constexpr=16")),
-        PlanKey("Copy", declared(16), key("n:i32/D; BLOCK:constexpr=16")),
+        PlanKey("Copy", "triton", declared(17), key("n:i32/; BLOCK:constexpr=16")),
+        PlanKey("Copy", "triton", declared(33), key("n:i32/; BLOCK:constexpr=16")),
+        PlanKey("Copy", "triton", declared(16), key("n:i32/D; BLOCK:constexpr=16")),
     ]
     assert [item.owners for item in plan.items] == [("", "a")] * 3
     assert [item.id for item in plan.items] == [key_id(item.backend_key) for item in plan.items]
@@ -254,3 +258,51 @@ def test_two_kernels_of_one_name_share_a_row_and_no_key():
 
     plan = make_plan(registered(build))
     assert plan.rows == (KernelRow("Same", "triton", 2, 2, 2, 2, 2),)
+
+
+class _Named(JitKernel):
+    """Two objects of one class: their keys read the same and are not."""
+
+    @dataclass(frozen=True)
+    class CompileKey:
+        block: int
+
+    def __init__(self, made):
+        self.made = made
+
+    def get_warmup_keys(self):
+        return [self.CompileKey(16), self.CompileKey(32)]
+
+    def compile(self, key):
+        self.made.append((self, key.block, threading.get_ident()))
+
+
+def test_two_kernels_of_one_name_keep_their_keys():
+    made = []
+    one, other = _Named(made), _Named(made)
+    registry = JitWarmupRegistry()
+    with registry.activate():
+        one.register_warmup()
+        other.register_warmup()
+    plan = make_plan(registry)
+    assert [(row.kernel, row.registrations, row.keys) for row in plan.rows] == [("_Named", 2, 4)]
+    assert len(plan.backend_keys) == 4
+    assert warm(plan, jobs=4).warmed == 4
+    # Whatever such a kernel does in compile, it does it one key at a time, in the caller's thread.
+    here = threading.get_ident()
+    assert made == [(one, 16, here), (one, 32, here), (other, 16, here), (other, 32, here)]
+
+
+def test_a_kernel_may_register_another_while_it_is_enumerated():
+    registry = JitWarmupRegistry()
+
+    class Chatty(_Named):
+        def get_warmup_keys(self):
+            with registry.activate():
+                _Named([]).register_warmup()
+            return super().get_warmup_keys()
+
+    with registry.activate():
+        Chatty([]).register_warmup()
+    assert len(make_plan(registry).items) == 2
+    assert len(registry) == 2

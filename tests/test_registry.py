@@ -174,9 +174,58 @@ def test_back_in_the_outer_scope_the_inner_one_stays_the_latest():
     assert [request.args for request in registry] == [(2,), (3,)]
 
 
+def test_a_late_registration_of_the_outer_scope_leaves_the_inner_one_the_latest():
+    registry = JitWarmupRegistry()
+    with registry.activate(), owner("layer"):
+        outer = contextvars.copy_context()
+        with registry.activate():
+            register(A, 1)
+            outer.run(register, A, 2)
+            register(A, 3)
+    assert [request.args for request in registry] == [(1,), (2,), (3,)]
+    assert registry.superseded == 0
+
+
 @dataclass
 class Mutable:
     sizes: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    sizes: list
+    table: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    inner: object
+
+
+@dataclass
+class Unset:
+    given: int
+    derived: int = field(init=False)
+
+
+@dataclass
+class Linked:
+    to: object = None
+
+
+@dataclass(frozen=True)
+class FrozenLinked:
+    to: list
+
+
+def ring(kind, start):
+    linked = kind(start)
+    other = Linked(linked)
+    if start is None:
+        linked.to = other
+    else:
+        linked.to.append(other)
+    return linked
 
 
 class Valued:
@@ -206,6 +255,9 @@ SAME = [
     ({1, 2}, {2, 1}),
     (([1],), ([1],)),
     (Mutable([1]), Mutable([1])),
+    (Frozen([1], {"a": {2}}), Frozen([1], {"a": {2}})),
+    (Slotted([Frozen([])]), Slotted([Frozen([])])),
+    (Slotted(Valued(3)), Slotted(Valued(3))),
     (EngineConfig(), EngineConfig()),
     (Valued(3), Valued(3)),
     (torch.device("cpu"), torch.device("cpu")),
@@ -219,6 +271,12 @@ DIFFERENT = [
     ([1], [True]),
     ({"a": 1}, {"a": 2}),
     (Mutable([1]), Mutable([2])),
+    (Frozen([1]), Frozen([True])),
+    (Frozen([1], {"a": 1}), Frozen([1], {"a": 2})),
+    (Frozen([1]), Mutable([1])),
+    (Unset(1), Unset(1)),
+    (ring(Linked, None), ring(Linked, None)),
+    (ring(FrozenLinked, []), ring(FrozenLinked, [])),
     (Valued(3), Valued(4)),
     (Rude(3), Rude(3)),
     (torch.zeros(1), torch.zeros(1)),
@@ -252,6 +310,39 @@ def test_what_a_layer_does_to_its_arguments_later_changes_nothing():
     (request,) = registry
     assert request.args == ([1, 2],)
     assert request.kwargs == {"table": {"a": [1]}, "spec": Mutable([1])}
+
+
+def test_a_frozen_argument_that_holds_a_list_is_copied_and_any_other_is_not():
+    held, plain = Slotted(Frozen([1], {"a": [1]})), Slotted((1, EngineConfig()))
+    registry = JitWarmupRegistry()
+    with registry.activate():
+        for _ in range(61):
+            register(A, Slotted(Frozen([1], {"a": [1]})), plain)
+        register(A, held, plain)
+        held.inner.sizes.append(2)
+        held.inner.table["a"].append(2)
+    (request,) = registry
+    assert request.args == (Slotted(Frozen([1], {"a": [1]})), plain)
+    assert request.args[1] is plain
+    assert request.registrations == 62
+
+
+def test_an_object_that_cannot_be_taken_apart_is_shared_and_itself_alone():
+    within, unset = ring(Linked, None), Unset(1)
+    endless = []
+    endless.append(endless)
+    deep = Linked()
+    for _ in range(5000):
+        deep = Linked(deep)
+    registry = JitWarmupRegistry()
+    with registry.activate():
+        for _ in range(2):
+            register(A, [within, 1], unset, endless, deep)
+    (request,) = registry
+    assert request.args[0] == [within, 1]
+    assert request.args[0][0] is within
+    assert request.args[1] is unset
+    assert request.args[2] is endless
 
 
 def test_a_plain_thread_has_no_scope_and_is_counted(outside):

@@ -256,6 +256,18 @@ MISTAKES = {
         with_("[matrix]\narch = []\n"),
         "$.matrix.arch: is empty, so there would be no case",
     ),
+    "nan on an axis": (
+        with_('attention_backend = "{x}"\n[matrix]\nx = [1.5, nan]\n'),
+        "$.matrix.x: nan is not a finite number",
+    ),
+    "infinity on an axis": (
+        with_('attention_backend = "{x}"\n[matrix]\nx = [1, -inf]\n'),
+        "$.matrix.x: -inf is not a finite number",
+    ),
+    "a name that ends in a new line": (HEAD.replace('"s"', '"s\\n"'), None),
+    "nested lists": (with_(f"x = {'[' * 3000}{']' * 3000}\n"), "$: is nested too deeply"),
+    "nested tables": (with_(f"{'.'.join('x' * 3000)} = 1\n"), "$: is nested too deeply"),
+    "a number of many digits": (with_(f"x = {'1' * 5000}\n"), None),
     "a value twice": (
         with_('[matrix]\narch = ["sm90", "sm90"]\n'),
         "$.matrix.arch: names a value twice",
@@ -350,6 +362,8 @@ MISTAKES = {
 PARTS = {
     "unknown table": "$.shedule: unknown field; ",
     "a bad name": "$.name: expected str matching regex ",
+    "a name that ends in a new line": "$.name: expected str matching regex ",
+    "a number of many digits": "$: is not TOML: Exceeds the limit ",
     "rank is another word": "$.parallel.dcp_rank: ",
     "not TOML": "$: is not TOML: Invalid value (at line 1, column 10)",
     "not text": "$: cannot be read: 'utf-8' codec can't decode byte 0xff",
@@ -371,6 +385,26 @@ def test_mistakes(tmp_path, name):
 def test_of_two_unused_axes_the_first_is_named(write):
     path = write(with_("[matrix]\nzeta = [1]\nalpha = [1]\n"))
     assert problem(path).startswith("$.matrix.zeta: nothing in the scenario uses {zeta}")
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "folder"),
+    [
+        ('["x/y", "x_y"]', "'x=x/y' and 'x=x_y'", "x-x_y"),
+        ('[1, "1"]', "'x=1' and 'x=1'", "x-1"),
+        ('["a", "ä", "ö"]', "'x=ä' and 'x=ö'", "x-_"),
+    ],
+)
+def test_two_cases_with_one_folder_would_overwrite_each_other(write, values, labels, folder):
+    path = write(with_(f'attention_backend = "{{x}}"\n[matrix]\nx = {values}\n'))
+    assert problem(path) == (
+        f"$.matrix: {labels} would both write their results to the folder {folder!r}"
+    )
+
+
+def test_a_byte_of_the_command_line_that_is_no_text(write):
+    said = problem(write(HEAD), {"attention_backend": "\udcff"})
+    assert said.startswith("$: holds what is not text: ")
 
 
 def test_overrides_are_checked_like_the_file(write):

@@ -7,6 +7,7 @@ import torch
 
 import plan_subjects as subjects
 from jitwarm.config import EngineConfig, KernelConfig
+from jitwarm.declare import declare, launch
 from jitwarm.errors import BindingError, UsageError
 from jitwarm.monitor import Monitor
 from jitwarm.plan import make_plan
@@ -200,3 +201,22 @@ def test_the_registry_honours_the_switch_of_the_configuration():
     assert [outcome.status for outcome in report.outcomes] == ["skipped"] * len(report.outcomes)
     assert len(report.outcomes) == 2
     assert registry.warmup(enabled=True).warmed == 2
+
+
+def test_each_spelling_of_the_options_is_ready(stub):
+    @declare(subjects.copy, name="Spelt")
+    def spelt():
+        yield launch(x_ptr=subjects.X, n=17, BLOCK=16)
+        yield launch(x_ptr=subjects.X, n=17, BLOCK=16, num_warps=4)
+
+    plan = planned((spelt,))
+    assert (len(plan.items), len(plan.backend_keys)) == (2, 1)
+    with Monitor("record") as monitor:
+        report = warm(plan, jobs=2)
+    assert report.warmed == 1
+    assert counts(monitor) == {"compile": 1, "disk_hit": 1, "load": 2}
+    x = torch.zeros(64)
+    with Monitor("error") as monitor:
+        subjects.copy[(1,)](x, 17, BLOCK=16)
+        subjects.copy[(1,)](x, 17, BLOCK=16, num_warps=4)
+    assert monitor.events == []

@@ -15,6 +15,8 @@ class Backend(Protocol):
     """What the plan and the warmer ask of a compiler."""
 
     name: str
+    # Whether keys may compile in several threads at once, away from the caller's.
+    parallel: bool
 
     def key(self, recipe: Any) -> str:
         """The canonical backend key of a recipe.

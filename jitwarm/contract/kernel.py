@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from jitwarm import phases
 from jitwarm.contract.executors import ExecutorCache
 from jitwarm.contract.expander import counting_points, expand
 from jitwarm.contract.keytype import check_key_type, key_text
 from jitwarm.contract.signatures import declared_inputs
 from jitwarm.declare.config_argument import supply_config
-from jitwarm.declare.enumeration import Declared, Enumeration
+from jitwarm.declare.enumeration import Declared, Enumeration, raise_if_all_failed
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.spelling import nearest
 from jitwarm.errors import (
@@ -93,12 +94,13 @@ class JitKernel(ABC, Generic[KeyT]):
         """
         wanted = list(keys_)
         failures: list[Exception] = []
-        for key in wanted:
-            try:
-                self.compile(key)
-            except Exception as error:  # whatever it is, the other keys come first
-                error.add_note(f"while compiling {key!r}")
-                failures.append(error)
+        with phases.phase("warm"):
+            for key in wanted:
+                try:
+                    self.compile(key)
+                except Exception as error:  # whatever it is, the other keys come first
+                    error.add_note(f"while compiling {key!r}")
+                    failures.append(error)
         if failures:
             raise ExceptionGroup(
                 f"{self.kernel_name}: {len(failures)} of {len(wanted)} keys failed to compile",
@@ -179,7 +181,8 @@ class JitKernel(ABC, Generic[KeyT]):
         """Compile the keys of `get_warmup_keys(*args, **kwargs)` now, without a registry."""
         given = self.get_warmup_keys(*args, **kwargs)
         if not isinstance(given, NoKeys):
-            self.compile_many(given)
+            with phases.phase("warm"):
+                self.compile_many(given)
 
     # What the plan asks for.
 
@@ -206,16 +209,24 @@ class JitKernel(ABC, Generic[KeyT]):
                 )
             found = [self._checked(key) for key in given]
         declared: dict[str, Declared] = {}
+        failures: list[Exception] = []
         for key in found:
             text = self.key_text(key)
-            if text not in declared:
+            if text in declared:
+                continue
+            try:
                 declared[text] = Declared(text, self.recipe(key))
+            except Exception as error:  # one bad key must not cost the others
+                error.add_note(f"while declaring {text}")
+                failures.append(error)
+        raise_if_all_failed(failures, declared)
         return Enumeration(
             name,
             count.points or len(found),
             tuple(declared.values()),
             None if declared else SILENT_ZERO,
             silent=not declared,
+            failures=tuple(failures),
         )
 
     def recipe(self, key: KeyT) -> object:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from jitwarm import keys
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.declare.config_argument import supply_config
-from jitwarm.declare.enumeration import Declared, Enumeration
+from jitwarm.declare.enumeration import Declared, Enumeration, raise_if_all_failed
 from jitwarm.declare.launch import LaunchCase
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.spelling import launch_text, name_problem, required_arguments
@@ -61,18 +61,20 @@ class Declaration:
         Raises `DeclarationError` for a case that is not one, `BindingError` for one that lacks an
         argument or holds a real tensor, `KeyValueError` for an argument that is no value.
         """
-        cases, spoken = self._evaluate(config, args, kwargs)
+        failures: list[Exception] = []
+        cases, spoken = self._evaluate(config, args, kwargs, failures)
         points = 0
         declared: dict[str, TritonRecipe] = {}
         for case in cases:
-            for point in case.points(self.kernel_name):
+            for point in self._points(case, failures):
                 points += 1
-                recipe = self._recipe(point)
                 try:
-                    text = recipe.canonical()
-                except KeyValueError as error:
-                    raise self._not_a_value(point, error) from error
-                declared.setdefault(text, recipe)
+                    recipe = self._recipe(point)
+                    declared.setdefault(self._text(recipe, point), recipe)
+                # One bad launch must not cost the others.
+                except (DeclarationError, KeyValueError) as error:
+                    failures.append(error)
+        raise_if_all_failed(failures, declared)
         reason = None
         if not declared:
             reason = spoken.reason if spoken else "its declaration yielded no launch and no reason"
@@ -82,23 +84,33 @@ class Declaration:
             tuple(Declared(text, recipe) for text, recipe in declared.items()),
             reason,
             silent=not declared and spoken is None,
+            failures=tuple(failures),
         )
 
     def _evaluate(
-        self, config: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        config: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        failures: list[Exception],
     ) -> tuple[list[LaunchCase], NoKeys | None]:
         """What the declaration's function gives for one registration."""
         supplied = supply_config(self.kernel_name, self.cases, config, args, kwargs)
         try:
-            return self._cases_of(self.cases(*args, **supplied))
+            return self._cases_of(self.cases(*args, **supplied), failures)
         except DeclarationError as error:
-            # `launch`, `TensorSpec` and the domains do not know for which kernel they are called.
-            known = str(error).startswith(f"{self.kernel_name}: ")
-            if known or type(error) not in (DeclarationError, BindingError):
-                raise
-            raise type(error)(f"{self.kernel_name}: {error}") from error
+            raise self._named(error) from error
 
-    def _cases_of(self, given: Any) -> tuple[list[LaunchCase], NoKeys | None]:
+    def _named(self, error: DeclarationError) -> DeclarationError:
+        """The error with the kernel's name: `launch` and `TensorSpec` do not know it."""
+        known = str(error).startswith(f"{self.kernel_name}: ")
+        if known or type(error) not in (DeclarationError, BindingError):
+            return error
+        return type(error)(f"{self.kernel_name}: {error}")
+
+    def _cases_of(
+        self, given: Any, failures: list[Exception]
+    ) -> tuple[list[LaunchCase], NoKeys | None]:
         """The cases that the declaration's function gave, or its reason for none.
 
         A function with a `yield` anywhere is a generator, and its `return NoKeys(...)` arrives as
@@ -108,18 +120,43 @@ class Declaration:
             return [], given
         if isinstance(given, LaunchCase):
             return [given], None
-        returned: list[Any] = []
+        returned: list[Any] = [None]
 
         def collect() -> Generator[Any, None, None]:
-            returned.append((yield from given))
+            returned[0] = yield from given
 
         if not isinstance(given, Iterable):
             raise self._not_a_case(given)
-        cases = list(collect())
-        for case in cases:
-            if not isinstance(case, LaunchCase):
-                raise self._not_a_case(case)
+        cases: list[LaunchCase] = []
+        try:
+            for case in collect():
+                cases.append(self._checked(case))  # noqa: PERF401 - what came before an error stays
+        except Exception as error:
+            if not cases:
+                raise
+            # What was declared before it stays declared.
+            failures.append(self._named(error) if isinstance(error, DeclarationError) else error)
         return cases, returned[0] if isinstance(returned[0], NoKeys) else None
+
+    def _points(
+        self, case: LaunchCase, failures: list[Exception]
+    ) -> Iterator[Mapping[str, object]]:
+        """The launches of a case; one whose domains are wrong is a failure of its own."""
+        try:
+            yield from case.points(self.kernel_name)
+        except DeclarationError as error:
+            failures.append(error)
+
+    def _text(self, recipe: TritonRecipe, point: Mapping[str, object]) -> str:
+        try:
+            return recipe.canonical()
+        except KeyValueError as error:
+            raise self._not_a_value(point, error) from error
+
+    def _checked(self, case: object) -> LaunchCase:
+        if not isinstance(case, LaunchCase):
+            raise self._not_a_case(case)
+        return case
 
     def _not_a_case(self, given: object) -> DeclarationError:
         return DeclarationError(

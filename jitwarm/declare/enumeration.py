@@ -22,6 +22,7 @@ class Enumeration:
     `points` counts the search-space points that were evaluated; `declared` holds the distinct keys
     in first-seen order; `no_keys_reason` says why there is none, and is None where there are some.
     `silent` is True if the author gave no reason: then the reason is our words for that.
+    `failures` are the keys that could not be declared, beside those that could.
     """
 
     name: str
@@ -29,3 +30,12 @@ class Enumeration:
     declared: tuple[Declared, ...]
     no_keys_reason: str | None = None
     silent: bool = field(default=False, compare=False)
+    failures: tuple[Exception, ...] = ()
+
+
+def raise_if_all_failed(failures: list[Exception], declared: object) -> None:
+    """Raise the first failure if nothing was declared; the others are noted on it."""
+    if failures and not declared:
+        for other in failures[1:]:
+            failures[0].add_note(f"and: {type(other).__name__}: {other}")
+        raise failures[0]

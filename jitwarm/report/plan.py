@@ -72,10 +72,14 @@ def plan_text(case: Case, answer: Answer, warmed: Warmed) -> str:
 
 def failure_lines(failed: tuple[FailedKey, ...]) -> list[str]:
     """One line for each different failure, with how many keys it hit."""
-    counts: dict[tuple[str, str], int] = {}
+    alike: dict[tuple[str, str], list[FailedKey]] = {}
     for one in failed:
-        counts[one.kernel, one.error] = counts.get((one.kernel, one.error), 0) + 1
-    return [
-        f"FAILED {kernel}{f' ({count} keys)' if count > 1 else ''}: {error}"
-        for (kernel, error), count in counts.items()
-    ]
+        alike.setdefault((one.kernel, one.error), []).append(one)
+    lines = []
+    for (kernel, error), ones in alike.items():
+        ranks = sorted({one.rank for one in ones})
+        keys = len({one.key for one in ones if one.key})
+        where = [f"{keys} keys"] * (keys > 1) + [f"ranks {ranks}"] * (ranks != [0])
+        detail = f" ({', '.join(where)})" if where else ""
+        lines.append(f"FAILED {kernel}{detail}: {error}")
+    return lines

@@ -115,8 +115,8 @@ def _arm(name: str, arm: ArmRecord, *, stub: bool) -> list[object]:
     return [
         name,
         f"{arm.ready_s:.1f}",
-        f"{arm.first_prefill_ms:.1f}",
-        f"{arm.first_decode_ms:.1f}",
+        _ms(arm.first_prefill_ms),
+        _ms(arm.first_decode_ms),
         _both(arm.later_ms, arm.later_decode_ms),
         _both(arm.excess_ms, arm.excess_decode_ms),
         arm.compiles,
@@ -125,9 +125,13 @@ def _arm(name: str, arm: ArmRecord, *, stub: bool) -> list[object]:
     ]
 
 
-def _both(prefill: float, decode: float) -> str:
+def _both(prefill: float | None, decode: float | None) -> str:
     """The figure of the prefill shape and of the decode shape."""
-    return f"{prefill:.1f} / {decode:.1f}"
+    return f"{_ms(prefill)} / {_ms(decode)}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _spreads(result: Result) -> list[str]:

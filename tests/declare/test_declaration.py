@@ -151,7 +151,7 @@ def test_an_argument_that_is_no_value_is_an_error_that_names_kernel_and_argument
     [
         torch.zeros(4, dtype=torch.int8),
         (1, torch.zeros(4, dtype=torch.int8)),
-        WarmupChoices(X, torch.zeros(4, dtype=torch.int8)),
+        WarmupChoices(torch.zeros(4, dtype=torch.int8)),
     ],
     ids=["plain", "in a tuple", "as a choice"],
 )
@@ -237,11 +237,28 @@ def test_only_a_jit_function_can_be_declared(kernel):
 
 def test_what_the_function_raises_passes_through():
     def cases():
-        yield launch(x_ptr=X, n=1, BLOCK=16)
         raise LookupError("theirs")
+        yield
 
     with pytest.raises(LookupError, match="theirs"):
         enumerate_(cases)
+
+
+def test_what_was_declared_before_an_error_stays_declared():
+    def cases():
+        yield launch(x_ptr=X, n=1, BLOCK=16)
+        yield launch(x_ptr=torch.zeros(4), n=2, BLOCK=16)
+        yield launch(x_ptr=X, n=WarmupChoices(), BLOCK=16)
+        yield launch(x_ptr=X, n=16, BLOCK=16)
+        raise LookupError("theirs")
+
+    found = enumerate_(cases)
+    assert [dict(d.recipe.arguments)["n"] for d in found.declared] == [1, 16]
+    assert [type(failure).__name__ for failure in found.failures] == [
+        "LookupError",
+        "BindingError",
+        "EmptySpaceError",
+    ]
 
 
 def test_register_warmup_registers_with_the_active_registry():

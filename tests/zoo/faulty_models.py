@@ -27,3 +27,15 @@ class WithAKernelThatCannotEnumerate(DeepSeekV32):
 
         ComputePrefillMetadataKernel.get_warmup_keys = broken
         super().__init__(config, device)
+
+
+class WithAKernelThatCannotEnumerateAtRankOne(DeepSeekV32):
+    """Only rank 1 cannot enumerate one kernel: a green rank 0 must not hide it."""
+
+    def __init__(self, config, device):
+        def broken(self, config):
+            raise ZeroDivisionError("no prefills at all")
+
+        at_rank_one = config.parallel_config.dcp_rank == 1
+        ComputePrefillMetadataKernel.get_warmup_keys = broken if at_rank_one else _complete
+        super().__init__(config, device)

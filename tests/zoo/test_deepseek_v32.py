@@ -193,6 +193,7 @@ def test_one_kernel_that_cannot_be_enumerated_costs_the_others_nothing(tmp_path)
     (failed,) = record["warm"]["failed"]
     assert failed["kernel"] == "ComputePrefillMetadata"
     assert failed["error"] == "ZeroDivisionError: no prefills at all"
+    assert failed["rank"] == 0
     assert record["warm"]["warmed"] == 70
 
 
@@ -239,3 +240,21 @@ def test_a_second_attention_backend_registers_nothing_of_the_first(tmp_path):
         "CorrectAttnCPOut": (61, 1, 3, 3),
         "ComputeSlotMapping": (1, 1, 1, 1),
     }
+
+
+def test_a_failure_at_another_rank_fails_the_plan():
+    done = jitwarm(
+        "plan", SCENARIO, "--case", "dcp=2,arch=sm90", "--json",
+        "--set", "model=tests.zoo.faulty_models:WithAKernelThatCannotEnumerateAtRankOne",
+    )  # fmt: skip
+    record = one_record(done, code=3)
+    assert [(f["kernel"], f["rank"]) for f in record["failed"]] == [("ComputePrefillMetadata", 1)]
+    assert [p["keys"] for p in record["rank_plans"]] == [84, 75]
+
+
+def test_heads_that_cannot_be_divided_are_refused():
+    done = jitwarm(
+        "plan", SCENARIO, "--case", "dcp=2,arch=sm90", "--set", "parallel.tp=256",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "$.parallel.tp: tp 256 does not divide 128 heads" in done.stderr

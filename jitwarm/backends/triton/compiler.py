@@ -35,6 +35,7 @@ class TritonBackend:
     """Keys, compiles and loads of `TritonRecipe`s on the current device."""
 
     name = "triton"
+    parallel = True
 
     def __init__(self) -> None:
         """Nothing is imported or touched before the first key."""

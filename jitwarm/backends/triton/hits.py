@@ -11,7 +11,7 @@ import threading
 from collections import _count_elements  # type: ignore[attr-defined] # what Counter is made of
 from typing import Any
 
-from jitwarm.backends.triton.naming import known_functions
+from jitwarm.backends.triton.naming import import_path, known_functions
 
 _lock = threading.Lock()
 _users = 0
@@ -64,21 +64,17 @@ def remember(fn: Any, device: int, in_process: str, text: str) -> None:
     _texts[id(fn), device, in_process] = text
 
 
-def reset_counts() -> None:
-    """Forget all look-ups so far: warm-up looks keys up too."""
-    for recorder in list(_recorders.values()):
-        recorder.counts.clear()
-
-
 def hit_counts() -> dict[str, int]:
-    """Look-ups since the last reset by canonical key, sorted.
+    """Look-ups since counting began by canonical key, sorted; warm-ups look keys up too.
 
-    A key that was compiled before anyone watched has its raw string.
+    A key that was compiled before anyone watched has its kernel's path and Triton's raw string.
     """
     counts: dict[str, int] = {}
     for (fn, device), recorder in list(_recorders.items()):
         for in_process, count in list(recorder.counts.items()):
-            text = _texts.get((fn, device, in_process), in_process)
+            text = _texts.get((fn, device, in_process))
+            if text is None:
+                text = f"{import_path(recorder.fn)} {in_process}"
             counts[text] = counts.get(text, 0) + count
     return dict(sorted(counts.items()))
 

@@ -33,6 +33,9 @@ class Sink(Protocol):
         Raising refuses the launch; a returned object is used as the kernel.
         """
 
+    def on_refused(self, miss: Miss) -> None:
+        """Some sink refused it."""
+
     def on_compiled(self, miss: Miss) -> None:
         """After it, whatever the end."""
 
@@ -89,6 +92,17 @@ def _withdraw_served(sink: Sink) -> None:
         caches = fn.device_caches.get(device)
         if caches is not None and dict.get(caches[0], key) is kernel:
             del caches[0][key]
+
+
+def _ask(miss: Miss) -> tuple[Sink, Any] | None:
+    """What the sinks say of a miss: nothing, or a kernel to use. All hear of a refusal."""
+    try:
+        answers = [(sink, sink.on_miss(miss)) for sink in _sinks]
+    except BaseException:
+        for sink in _sinks:
+            sink.on_refused(miss)
+        raise
+    return next((answer for answer in answers if answer[1] is not None), None)
 
 
 class _Installation:
@@ -174,13 +188,13 @@ class _Installation:
             text = key_text(fn, pairs, options, backend, target, strict=False)
             remember(fn, device, key, text)
             count_miss(fn, device, key)
-            miss = Miss(import_path(fn), text, key, warmup)
-            for sink in _sinks:
-                kernel = sink.on_miss(miss)
-                if kernel is not None:
-                    fn.device_caches[device][0][key] = kernel
-                    _served.append((sink, fn, device, key, kernel))
-                    return kernel
+            miss = Miss(import_path(fn), text, key)
+            served = _ask(miss)
+            if served is not None:
+                sink, kernel = served
+                fn.device_caches[device][0][key] = kernel
+                _served.append((sink, fn, device, key, kernel))
+                return kernel
             self.chain_listener()
             try:
                 return serve(miss, compile_natively)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jitwarm import keys
-from jitwarm.backends.triton.naming import import_path
+from jitwarm.backends.triton.naming import import_path, is_function
 from jitwarm.errors import KeyValueError
 
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64))
@@ -36,7 +36,8 @@ def key_text(
 
     `specialization` is the binder's list of (type, class) pairs in parameter order, `options` the
     parsed options of the backend. A compile-time value that is compared by identity raises
-    `KeyValueError`, or is shown by its type if not `strict`: watching must not break a launch.
+    `KeyValueError`, or is shown by `keys.placeholder` if not `strict`: watching must not break a
+    launch.
     """
     entries = list(specialization)
     arguments = "; ".join(
@@ -113,7 +114,7 @@ def _argument(kind: Any, cls: Any, strict: bool) -> str:
 
 
 def _value(value: Any, strict: bool) -> str:
-    if hasattr(value, "cache_key") and hasattr(value, "fn"):  # a JITFunction is known by its path
+    if is_function(value):  # known by its path
         return import_path(value)
     if type(value) is tuple:
         items = [_value(item, strict) for item in value]
@@ -125,7 +126,7 @@ def _value(value: Any, strict: bool) -> str:
     except KeyValueError:
         if strict:
             raise
-        return f"<{type(value).__module__}.{type(value).__qualname__}>"
+        return keys.placeholder(value)
 
 
 def _changed_options(options: Any, backend: Any, target: Any) -> list[str]:

@@ -20,14 +20,12 @@ class Miss:
     """One in-process miss while it is being served.
 
     `kind` is None until Triton says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook
-    returned True) are the other ends. `stages` are milliseconds a compiler stage. `manual` is True
-    for `kernel.warmup(...)`.
+    returned True) are the other ends. `stages` are milliseconds a compiler stage.
     """
 
     kernel: str
     text: str
     in_process: str
-    manual: bool
     kind: Kind | None = None
     stages: dict[str, float] = field(default_factory=dict)
     ms: float = 0.0

@@ -12,6 +12,7 @@ from typing import Any
 from jitwarm import keys
 from jitwarm.errors import DeclarationError, KeyValueError
 
+_MOST_WRAPPERS = 16  # autotuners and heuristics over one kernel: more are a ring
 _lock = threading.RLock()  # a fingerprint may ask for the path of another kernel
 # Both directions are kept for the life of the process; the values keep the functions alive, so no
 # id is ever reused.
@@ -55,6 +56,11 @@ def function_at(path: str) -> Any:
             f"{path}: no such kernel ({error}); keep the kernel importable from its module"
         ) from error
     fn = _innermost(fn)
+    if not _is_kernel(fn):
+        raise DeclarationError(
+            f"{path}: no such kernel (it is a {type(fn).__module__}.{type(fn).__qualname__}); keep "
+            "the kernel importable from its module"
+        )
     import_path(fn)
     return fn
 
@@ -62,6 +68,15 @@ def function_at(path: str) -> Any:
 def known_functions() -> list[Any]:
     """Every JITFunction whose path was ever asked for in this process."""
     return [fn for fn, _ in list(_path_of.values())]
+
+
+def is_function(value: Any) -> bool:
+    """Whether this is Triton's wrapper of a Python function: a JITFunction, or one that runs at
+    compile time. Asked of the type, as in `_is_kernel`.
+    """
+    from triton.runtime.jit import JITCallable
+
+    return issubclass(type(value), JITCallable) and hasattr(value, "fn")
 
 
 def _held_path(fn: Any) -> str | None:
@@ -94,11 +109,23 @@ def _module(fn: Any) -> str:
 
 def _innermost(value: Any) -> Any:
     """The JITFunction inside an autotuner or heuristics; any other object is returned as it is."""
-    while True:
-        inner = getattr(value, "fn", None)
-        if not hasattr(inner, "arg_names"):
+    for _ in range(_MOST_WRAPPERS):
+        inner = getattr(value, "fn", None) if _is_kernel(value) else None
+        if not _is_kernel(inner):
             return value
         value = inner
+    return value
+
+
+def _is_kernel(value: Any) -> bool:
+    """Whether this is a JITFunction, its interpreted twin, an autotuner or heuristics.
+
+    Asked of the type: a module may hold objects that claim to have every attribute
+    (`unittest.mock.call`), to be of another class, or that raise when asked (`torch.classes`).
+    """
+    from triton.runtime.jit import KernelInterface
+
+    return issubclass(type(value), KernelInterface)
 
 
 def _fingerprint(fn: Any) -> str:
@@ -116,8 +143,8 @@ def _fingerprint(fn: Any) -> str:
 
 
 def _captured(value: Any) -> str:
-    if hasattr(value, "arg_names"):
-        return import_path(value)
+    if _is_kernel(value):
+        return import_path(_innermost(value))
     try:
         return keys.canonical(value)
     except KeyValueError:

@@ -79,6 +79,13 @@ class DeepSeekV32:
                 f"unknown backend {config.attention_backend!r}: expected one of "
                 f"{', '.join(BACKENDS)}",
             )
+        heads = config.model_config.hf_config.num_attention_heads
+        if heads % config.parallel_config.tensor_parallel_size:
+            raise ScenarioError(
+                "model deepseek-v3.2",
+                "$.parallel.tp",
+                f"tp {config.parallel_config.tensor_parallel_size} does not divide {heads} heads",
+            )
         self.config, self.device = config, device.torch_device
         self.sparse = BACKENDS[config.attention_backend]
         parallel, model = config.parallel_config, config.model_config.hf_config

@@ -14,6 +14,7 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
+from jitwarm import phases
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.monitor import Monitor
@@ -81,7 +82,8 @@ def test_another_spelling_of_the_options_is_a_disk_hit_of_the_same_key(monitor):
 
 
 def test_warmup_compiles_and_does_not_load(monitor):
-    scale.warmup(X, X, 17, BLOCK=16, grid=(1,))
+    with phases.phase("warm"):
+        scale.warmup(X, X, 17, BLOCK=16, grid=(1,))
     assert [(event.kind, event.phase) for event in monitor.events] == [("compile", "warm")]
     launch()
     assert [(event.kind, event.phase) for event in monitor.events[1:]] == [("load", "serve")]

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from unittest import mock
+
 import launch_catalogue as catalogue
 import pytest
+import torch
+from triton.experimental.gluon import language as gl
 
 from jitwarm.backends.triton.binder import bind
-from jitwarm.backends.triton.keytext import parse_key, split_key
+from jitwarm.backends.triton.keytext import key_text, parse_key, split_key
+from jitwarm.declare import WarmupChoices, declare, launch
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import KeyValueError
+from jitwarm.keys import key_id
+from jitwarm.monitor import Monitor
+from jitwarm.plan import make_plan
+from jitwarm.registry import JitWarmupRegistry
+
+X = TensorSpec("float32")
 
 # To renew the golden file, run this in tests/backends/triton:
 # python -c "import launch_catalogue as c; from jitwarm import device;
@@ -117,3 +129,61 @@ def test_equal_binaries_have_equal_keys(here, one, other):
 def test_a_constant_that_is_no_value_is_refused(stub):
     with pytest.raises(KeyValueError, match="compared by identity"):
         bind(catalogue._one, (TensorSpec("int8"),), {"VALUE": object()})
+
+
+def layouts():
+    return [
+        gl.BlockedLayout([1, 4], [32, 1], [4, 1], [1, 0]),
+        gl.BlockedLayout([4, 1], [32, 1], [4, 1], [1, 0]),
+        gl.SliceLayout(1, gl.BlockedLayout([4, 1], [32, 1], [4, 1], [1, 0])),
+        gl.SwizzledSharedLayout(1, 1, 1, order=[1, 0]),
+        gl.AutoLayout(),
+    ]
+
+
+def test_layouts_of_gluon_have_a_text_of_their_own(stub):
+    texts = [bind(catalogue._one, (X,), {"VALUE": layout}).text for layout in layouts()]
+    assert len(set(texts)) == len(texts)
+    value = parse_key(texts[0])[1]["VALUE"]
+    assert re.fullmatch(
+        r"constexpr=BlockedLayout\(size_per_thread=\[1, 4\], threads_per_warp=\[32, 1\], "
+        r"warps_per_cta=\[4, 1\], order=\[1, 0\](, \w+=[^;]*)?\)",
+        value,
+    )
+    assert [rebuilt(text) for text in texts] == texts
+
+
+def test_layouts_can_be_declared_and_are_watched_under_the_same_key(stub):
+    @declare(catalogue._one, name="layouts")
+    def cases():
+        yield launch(x_ptr=X, VALUE=WarmupChoices(*layouts()))
+
+    registry = JitWarmupRegistry()
+    with registry.activate():
+        cases.register_warmup()
+    plan = make_plan(registry)
+    assert plan.failures == ()
+    with Monitor("record") as monitor:
+        for layout in layouts():
+            catalogue._one[(1,)](torch.zeros(4), VALUE=layout)
+    compiled = [event.key for event in monitor.events if event.kind == "compile"]
+    assert compiled == list(plan.backend_keys)
+
+
+def test_constants_without_a_text_do_not_share_a_key(stub):
+    with Monitor("record") as monitor:
+        for value in (mock.sentinel.one, mock.sentinel.other):
+            catalogue._one[(1,)](torch.zeros(4), VALUE=value)
+    keys = [event.key for event in monitor.events if event.kind == "compile"]
+    assert len(set(keys)) == 2
+    shown = parse_key(keys[0])[1]["VALUE"]
+    assert shown == f"constexpr=<unittest.mock._SentinelObject#{key_id('sentinel.one')[:8]}>"
+
+
+@pytest.mark.parametrize("kind", [mock.MagicMock, mock.NonCallableMagicMock])
+def test_a_constant_that_claims_every_attribute_is_shown_by_its_type(stub, kind):
+    caches = catalogue._one.device_caches[0]
+    pairs = [("*fp32", "D"), ("constexpr", kind())]
+    options = caches[3].parse_options({})
+    text = key_text(catalogue._one, pairs, options, caches[3], caches[2], strict=False)
+    assert parse_key(text)[1]["VALUE"] == f"constexpr=<unittest.mock.{kind.__name__}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from unittest import mock
 
 import launch_catalogue as catalogue
 import launch_subjects as subjects
@@ -106,3 +107,44 @@ def test_modules_with_odd_attributes_are_searched_all_the_same(monkeypatch):
     module.first, module.alias = object(), kernel
     monkeypatch.setitem(sys.modules, "odd_attributes", module)
     assert import_path(kernel) == "odd_attributes.alias"
+
+
+class Raising:
+    """As `torch.classes`: asked for what it lacks, it raises something that `hasattr` lets out."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+def test_objects_that_claim_every_attribute_or_raise_end_the_search(monkeypatch):
+    module = types.ModuleType("odd_objects")
+    kernel = make(tl.constexpr(66))
+    kernel.module = "odd_objects"
+    module.call, module.mock, module.raising = mock.call, mock.MagicMock(), Raising()
+    module.like_a_kernel = mock.MagicMock(spec=triton.JITFunction)
+    module.later = triton.heuristics({})(triton.autotune([], key=[])(kernel))
+    monkeypatch.setitem(sys.modules, "odd_objects", module)
+    assert import_path(kernel) == "odd_objects.later"
+    del module.later
+    unheld = make(tl.constexpr(67))
+    unheld.module = "odd_objects"
+    assert import_path(unheld).startswith("odd_objects.make.<locals>.inner#")
+    for name in ("call", "mock", "raising", "like_a_kernel"):
+        with pytest.raises(DeclarationError, match=f"^odd_objects.{name}: no such kernel"):
+            function_at(f"odd_objects.{name}")
+
+
+def test_autotuners_in_a_ring_end_the_search(monkeypatch):
+    module = types.ModuleType("a_ring")
+    kernel = make(tl.constexpr(68))
+    kernel.module = "a_ring"
+    module.tuned = triton.autotune([], key=[])(kernel)
+    module.tuned.fn = module.tuned
+    monkeypatch.setitem(sys.modules, "a_ring", module)
+    assert import_path(kernel).startswith("a_ring.make.<locals>.inner#")
+
+
+@pytest.mark.parametrize("odd", [mock.call, Raising()], ids=["call", "raising"])
+def test_a_kernel_may_capture_an_odd_object(odd):
+    kernel = make(odd)
+    assert import_path(kernel).startswith(f"{__name__}.make.<locals>.inner#")
