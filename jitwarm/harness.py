@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -181,6 +181,8 @@ def _run_all(jobs: Sequence[Job], cache: Path, scratch: Path) -> list[Answer | W
     pool = ThreadPoolExecutor(SIDE_BY_SIDE)
     try:
         futures = [pool.submit(_attempt, job, cache, scratch, running) for job in jobs]
+        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+            future.result()  # raises what a thread met that is no failure of its process
         return [future.result() for future in futures]
     except BaseException:
         running.kill()

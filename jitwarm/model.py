@@ -4,6 +4,7 @@ step by step.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -112,10 +113,9 @@ def _look_up(module: str, path: Sequence[str] | None) -> tuple[bool, Sequence[st
             if found:
                 return True, parts
             continue
-        try:
+        spec = None
+        with contextlib.suppress(Exception):  # somebody else's finder
             spec = finder.find_spec(module, path)
-        except Exception:  # somebody else's finder; PathFinder is the one that counts
-            continue
         if spec is not None:
             return True, spec.submodule_search_locations
     return False, None

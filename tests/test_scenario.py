@@ -396,7 +396,7 @@ def test_of_two_unused_axes_the_first_is_named(write):
     ],
 )
 def test_two_cases_with_one_folder_would_overwrite_each_other(write, values, labels, folder):
-    path = write(with_(f'attention_backend = "{{x}}"\n[matrix]\nx = {values}\n'))
+    path = write(with_(f'attention_backend = "a{{x}}"\n[matrix]\nx = {values}\n'))
     assert problem(path) == (
         f"$.matrix: {labels} would both write their results to the folder {folder!r}"
     )
