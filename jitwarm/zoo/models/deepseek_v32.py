@@ -16,7 +16,6 @@ CorrectAttnCPOut for the decode tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
@@ -39,6 +38,7 @@ from jitwarm.zoo.kernels.pack_dcp_topk_candidates import pack_dcp_topk_candidate
 from jitwarm.zoo.kernels.pack_seq import PackSeq, pack_seq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, prepare_uniform_decode
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq, unpack_seq
+from jitwarm.zoo.models.layer_scratch import LayerScratch
 from jitwarm.zoo.models.prefill_chunks import MAX_SCORES
 from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
 
@@ -126,7 +126,9 @@ class DeepSeekV32:
                 with owner(f"model.layers.{index}.self_attn"):
                     convert_req_index_to_global_index.register_warmup(block_stride_rows=block_size)
         self.buffers = StepBuffers(self.config, self.device)
-        self.scratch = _Scratch(self.config, self.device, self.local_heads * self.world)
+        self.scratch = LayerScratch(
+            self.config, self.device, self.local_heads * self.world, INDEXER_DTYPE
+        )
 
     def set_up(self) -> None:
         """Every torch operator of a step once: the fill of the buffers, with decodes and a sliced
@@ -318,78 +320,3 @@ class DeepSeekV32:
             valid_counts=counts if counting else None,
             return_valid_counts=counting,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Gathered:
-    """Attention output of all ranks' heads and the gathered log-sum-exps of some decode tokens."""
-
-    outputs: torch.Tensor
-    lses: torch.Tensor
-    vlse: torch.Tensor
-
-
-class _Scratch:
-    """Inputs and outputs of the layers' kernels, shared by all layers; contents are generated where
-    they are read as indices.
-    """
-
-    def __init__(self, config: EngineConfig, device: str, gathered_heads: int) -> None:
-        scheduler, model = config.scheduler_config, config.model_config.hf_config
-        rows, tokens, topk = (
-            scheduler.max_num_seqs,
-            scheduler.max_num_batched_tokens,
-            model.index_topk,
-        )
-        self.heads, self.head_dim = gathered_heads, model.kv_lora_rank
-        self.world = config.parallel_config.decode_context_parallel_size
-        width = block_table_width(
-            config.model_config.max_model_len, config.cache_config.block_size, self.world
-        )
-
-        def empty(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-            return torch.empty(shape, dtype=dtype, device=device)
-
-        generator = torch.Generator(device="cpu").manual_seed(1)
-        ids = torch.randint(
-            -1,
-            config.model_config.max_model_len,
-            (tokens, topk),
-            dtype=torch.int32,
-            generator=generator,
-        )
-        self.topk = ids.to(device)
-        self.selected = self.topk[:rows].clone().view(-1, 1, topk)
-        self.queries = torch.zeros(
-            rows, model.index_n_heads * model.index_head_dim, dtype=INDEXER_DTYPE, device=device
-        )
-        self.packed_queries = self.queries.new_empty(rows, 1, self.queries.shape[1])
-        self.scores = (
-            empty(MAX_SCORES, dtype=torch.float32)
-            if self.world > 1
-            else empty(0, dtype=torch.float32)
-        )
-        self.candidates = (
-            empty(tokens, topk, 2, dtype=torch.float32) if self.world > 1 else empty(0)
-        )
-        self.rows, self.counts = empty(tokens, topk), empty(tokens)
-        self.starts, self.ends = empty(tokens), empty(tokens)
-        self.token_to_seq = empty(min(rows, tokens) * config.model_config.max_model_len)
-        self.gather_lens = empty(rows)
-        self.decode_seq_lens, self.expanded_decode_lens = empty(rows), empty(rows)
-        self.expanded_block_table = empty(rows, width)
-        self.prefill_request_id = torch.full((tokens,), -1, dtype=torch.int32, device=device)
-        self.workspace_start = torch.zeros(rows, dtype=torch.int32, device=device)
-        # Zeros would hide nothing here: these are only read as numbers, never as indices.
-        self.outputs = torch.randn(
-            rows, self.heads, self.head_dim, dtype=torch.bfloat16, device=device
-        )
-        self.lses = torch.randn(self.world * rows * self.heads, dtype=torch.float32, device=device)
-        self.vlse = empty(rows, self.heads, dtype=torch.float32)
-
-    def views(self, tokens: int) -> _Gathered:
-        """The gathered tensors of the first `tokens` decode tokens, contiguous as an all-gather
-        leaves them.
-        """
-        lses = self.lses[: self.world * tokens * self.heads].view(self.world, tokens, self.heads)
-        return _Gathered(self.outputs[:tokens], lses, self.vlse[:tokens])
