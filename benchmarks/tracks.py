@@ -127,7 +127,10 @@ def _benchmark(track: Track, case: str) -> Callable[[object, dict[str, float]], 
 
 def _excess(result: Result, arm: str) -> float:
     """Milliseconds; never negative, because asv compares ratios."""
-    return max(0.0, result.arms[arm].excess_ms)
+    excess = result.arms[arm].excess_ms
+    if excess is None:
+        raise BrokenMeasurementError(f"arm {arm} has no excess: no prefill step is repeated")
+    return max(0.0, excess)
 
 
 def _finite(name: str, value: float) -> float:

@@ -115,7 +115,8 @@ def _kernel(
     events = _given(loaded.observed).events
     missed = missed_by_kernel(coverage).get(row.kernel, 0)
     unreached = own.intersection(coverage.unreached_keys)
-    ready = own.intersection(warmed.ready)
+    told = {key.backend_key for key in warmed.keys if key.backend != "opaque"}
+    ready = own & told & set(warmed.ready)
     return KernelRecord(
         **msgspec.structs.asdict(row),
         compiled=sum(

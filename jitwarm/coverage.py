@@ -42,6 +42,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     late = [event for event in observed.events if event.phase != "warm" and event.kind in LATE]
     needed = set(observed.launches) | {event.key for event in late}
     made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
+    made -= names.keys()  # a planned key is ready if its warm-up says so: it may not have loaded
     missed = (needed - ready_keys - made) | {event.key for event in late}
     unreached = sorted(ready_keys - needed)
     return CoverageRecord(
@@ -57,7 +58,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
             key.backend_key in ready_keys and key.backend_key not in needed for key in planned
         ),
         misses=tuple(
-            _miss(key, _finding(key, names, by_path, ready_keys), observed, late)
+            _miss(key, _finding(key, names, by_path, ready_keys | made), observed, late)
             for key in sorted(missed)
         ),
         unreached_keys=tuple(unreached),

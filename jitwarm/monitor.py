@@ -59,7 +59,7 @@ class Monitor:
         self.events: list[Event] = []
         self.step = -1
         self.request = ""
-        self._before: Counter[str] = Counter()
+        self._before: Counter[hits.LookUp] = Counter()
         self._counted: dict[str, int] = {}
         self._attached = False
 
@@ -69,13 +69,13 @@ class Monitor:
         In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds.
         """
         if self.mode != "off" and not self._attached:
+            if self.mode == "error":
+                hooks.prepay()  # before anything is attached: it fails where there is no device
             hooks.attach(self)
             self._attached = True
             if self.count_hits:
                 hits.start_counting()
                 self.begin_serving()
-            if self.mode == "error":
-                hooks.prepay()
         return self
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class Monitor:
     def begin_serving(self) -> None:
         """Start-up is over: `launches` counts from here. Warm-ups look keys up too."""
         if self.count_hits:
-            self._before = Counter(hits.hit_counts())
+            self._before = hits.look_ups()
 
     def launches(self) -> dict[str, int]:
         """Launches since `begin_serving` (or `start`) by canonical key, misses included.
@@ -113,8 +113,7 @@ class Monitor:
         return self._since() if self._attached and self.count_hits else dict(self._counted)
 
     def _since(self) -> dict[str, int]:
-        now = Counter(hits.hit_counts())
-        return dict(sorted((now - self._before).items()))
+        return hits.by_key(hits.look_ups() - self._before)
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
         """How many events of these kinds (all kinds by default), in one phase or in any."""

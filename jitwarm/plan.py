@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -125,10 +125,11 @@ def make_plan(registry: JitWarmupRegistry) -> Plan:
     """
     start = time.perf_counter()
     collected: dict[str, _Kernel] = {}
+    objects = _Objects()
     failures: list[tuple[str, Exception]] = []
     for request in registry:
         name = request.kernel.kernel_name
-        kernel = collected.setdefault(name, _Kernel(name))
+        kernel = collected.setdefault(name, _Kernel(name, objects))
         kernel.registrations += request.registrations
         kernel.requests += 1
         try:
@@ -160,16 +161,42 @@ def make_plan(registry: JitWarmupRegistry) -> Plan:
     return Plan(items, rows, funnel, findings, tuple(failures), time.perf_counter() - start)
 
 
+@dataclass(slots=True)
+class _Entry:
+    """One declared key while its askers are counted."""
+
+    backend: str
+    backend_key: str
+    recipe: Any
+    owners: Counter[str] = field(default_factory=Counter)
+
+
+class _Objects:
+    """Numbers kernel objects whose keys would read the same: several of one class, for example."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[Warmable]] = {}
+
+    def told_apart(self, kernel: Warmable, key: str) -> str:
+        """`key`, with `#2` and so on behind the path for the second object of that path."""
+        path, bracket, rest = key.partition("[")
+        known = self._known.setdefault(path, [])
+        if not any(other is kernel for other in known):
+            known.append(kernel)
+        number = next(i for i, other in enumerate(known, start=1) if other is kernel)
+        return key if number == 1 else f"{path}#{number}{bracket}{rest}"
+
+
 class _Kernel:
     """What is collected of one kernel name while its requests are expanded."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.backend = name, ""
+    def __init__(self, name: str, objects: _Objects) -> None:
+        self.name, self.objects = name, objects
         self.registrations = self.requests = self.points = 0
         self.reasons: list[str] = []
         self.silent: list[str] = []
         # Two kernels may share a name; their keys are told apart by the kernel itself.
-        self.entries: dict[tuple[Warmable, str], tuple[str, Any, Counter[str]]] = {}
+        self.entries: dict[tuple[Warmable, str], _Entry] = {}
 
     def add(self, request: Request, enumeration: Enumeration) -> Iterator[Exception]:
         """Take over the keys of one request; yields an error for each that cannot be bound."""
@@ -182,32 +209,33 @@ class _Kernel:
         for declared in enumeration.declared:
             entry = self.entries.get((request.kernel, declared.text))
             if entry is None:
-                backend = backend_of(declared.recipe)
-                self.backend = backend.name
                 try:
+                    backend = backend_of(declared.recipe)
                     key = backend.key(declared.recipe)
                 except Exception as error:  # nor one bad key the others of its kernel
                     error.add_note(f"while planning {declared.text}")
                     yield error
                     continue
-                entry = (key, declared.recipe, Counter())
+                if backend.name == "opaque":
+                    key = self.objects.told_apart(request.kernel, key)
+                entry = _Entry(backend.name, key, declared.recipe)
                 self.entries[request.kernel, declared.text] = entry
-            entry[2].update(request.owners)
+            entry.owners.update(request.owners)
 
     def items(self) -> Iterable[PlanItem]:
-        for (_, text), (backend_key, recipe, owners) in self.entries.items():
-            yield PlanItem(
-                self.name, self.backend, text, backend_key, recipe, tuple(sorted(owners))
-            )
+        for (_, text), entry in self.entries.items():
+            owners = tuple(sorted(entry.owners))
+            yield PlanItem(self.name, entry.backend, text, entry.backend_key, entry.recipe, owners)
 
     def row(self) -> KernelRow:
-        backend_keys = len({backend_key for backend_key, _, _ in self.entries.values()})
+        backend_keys = len({entry.backend_key for entry in self.entries.values()})
+        backends = dict.fromkeys(entry.backend for entry in self.entries.values())
         reason = (
             "; ".join(dict.fromkeys(self.reasons)) if not self.entries and self.reasons else None
         )
         return KernelRow(
             self.name,
-            self.backend or "-",
+            "+".join(backends) or "-",
             self.registrations,
             self.requests,
             self.points,

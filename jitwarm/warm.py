@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextvars
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from jitwarm import env, phases
+from jitwarm import env, keys, phases
 from jitwarm.backends import Backend, backend_of
 from jitwarm.errors import UsageError
 from jitwarm.plan import Plan, PlanItem
@@ -138,8 +138,10 @@ class _Unit:
 
 
 def _spellings(items: list[PlanItem]) -> tuple[Any, ...]:
-    spelt = {getattr(item.recipe, "options", ()): item.recipe for item in reversed(items)}
-    return tuple(reversed(spelt.values()))
+    spelt: dict[Hashable, Any] = {}
+    for item in items:
+        spelt.setdefault(keys.exact(getattr(item.recipe, "options", ())), item.recipe)
+    return tuple(spelt.values())
 
 
 def _warm_all(
@@ -147,8 +149,8 @@ def _warm_all(
 ) -> list[Outcome]:
     backends: dict[str, tuple[Backend, list[_Unit]]] = {}
     for unit in units:
-        item = unit.item
-        backends.setdefault(item.backend, (backend_of(item.recipe), []))[1].append(unit)
+        backend = backend_of(unit.item.recipe)
+        backends.setdefault(backend.name, (backend, []))[1].append(unit)
     outcomes: dict[str, Outcome] = {}
     start = time.perf_counter()
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from jitwarm.model import Model, build
 from jitwarm.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
 from jitwarm.record import DeviceRecord, FailedKey, RankPlan
+from jitwarm.registry import JitWarmupRegistry
 from jitwarm.report.progress import show_progress
 from jitwarm.traffic import Replay, replay
 from jitwarm.warm import WarmReport, warm
@@ -83,7 +85,7 @@ def _plan_ranks(job: Job, device: Device) -> Work:
     plans, warmed = [], None
     failed: list[FailedKey] = []
     for rank in job.ranks:
-        model, registry = build(job.case, rank, device)
+        model, registry = _build(job, rank, device)
         plan = make_plan(registry)
         backend_keys = plan.backend_keys
         plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
@@ -96,11 +98,10 @@ def _plan_ranks(job: Job, device: Device) -> Work:
 
 def _replay_arm(job: Job, device: Device) -> Work:
     (rank,) = job.ranks
+    model, registry = _build(job, rank, device)
+    _set_up(model, device)
     monitor = Monitor(job.monitor, rank=rank, count_hits=True, null_kernels=job.replay_keys)
     with monitor:
-        model, registry = build(job.case, rank, device)
-        _check_no_launch(monitor, 0, "the construction of the model")
-        _set_up(model, device, monitor)
         warmed, start = None, time.perf_counter()
         if job.arm in DEPTH:
             plan = make_plan(registry)
@@ -113,7 +114,7 @@ def _replay_arm(job: Job, device: Device) -> Work:
             )
             warmed = _warmed(model, plan, report)
         ready_s = time.perf_counter() - start if warmed else 0.0
-        _set_up(model, device, monitor)
+        _set_up(model, device)
         _check_depth(job, monitor)
         monitor.begin_serving()
         times = _replay(model, device, monitor, replay(job.case, job.steps))
@@ -127,7 +128,12 @@ def _replay_arm(job: Job, device: Device) -> Work:
     )
 
 
-def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
+def _build(job: Job, rank: int, device: Device) -> tuple[Model, JitWarmupRegistry]:
+    with _no_launch("the construction of the model"):
+        return build(job.case, rank, device)
+
+
+def _set_up(model: Model, device: Device) -> None:
     """Context, allocator, Triton's driver and every torch operator of a step; none of our kernels.
 
     Every arm does this before its clock starts, and again after its warm-up: seconds of compiling
@@ -136,21 +142,24 @@ def _set_up(model: Model, device: Device, monitor: Monitor) -> None:
     """
     import triton
 
-    before = len(monitor.events)
-    if device.kind == "cuda":
-        triton.runtime.driver.active.utils  # noqa: B018 - its first use compiles Triton's C helper
-    set_up: Any = getattr(model, "set_up", None)
-    if set_up is not None:
-        set_up()
-    device.synchronize()
-    _check_no_launch(monitor, before, "set_up() of the model")
+    with _no_launch("set_up() of the model"):
+        if device.kind == "cuda":
+            triton.runtime.driver.active.utils  # noqa: B018 - its first use compiles Triton's C helper
+        set_up: Any = getattr(model, "set_up", None)
+        if set_up is not None:
+            set_up()
+        device.synchronize()
 
 
-def _check_no_launch(monitor: Monitor, before: int, where: str) -> None:
-    """Nothing may be compiled, and so nothing of ours launched, before an arm's clock starts."""
-    if len(monitor.events) > before:
-        kernel = monitor.events[before].kernel
-        raise RunError(f"{where} launched {kernel}: kernels are launched by step() only")
+@contextlib.contextmanager
+def _no_launch(where: str) -> Iterator[None]:
+    """Nothing of ours may be compiled or launched in this block: it belongs to no arm's clock."""
+    with Monitor("record", count_hits=True) as watch:
+        yield
+    kernels = [event.kernel for event in watch.events] + list(watch.launches())
+    if kernels:
+        path = kernels[0].partition("[")[0]
+        raise RunError(f"{where} launched {path}: kernels are launched by step() only")
 
 
 def _check_depth(job: Job, monitor: Monitor) -> None:

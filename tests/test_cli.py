@@ -366,3 +366,12 @@ def test_a_module_that_cannot_be_imported(packages, monkeypatch, capfd, module, 
     assert main(["run", str(path), "--device", "stub"]) == 2
     assert f"$.model: {text}" in capfd.readouterr().err
     assert not (packages / "reports").exists()
+
+
+def test_a_plan_of_a_model_that_launches_while_it_is_built_is_refused(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "bad_models.py").write_text(MODELS)
+    path = write(tmp_path, "bad", model="bad_models:Eager")
+    assert main(["plan", str(path), "--device", "stub"]) == 3
+    assert "the construction of the model launched examples.own_kernel" in capfd.readouterr().err

@@ -101,3 +101,17 @@ def test_without_warm_up_everything_needed_is_missed():
 def test_a_digest_is_of_a_set():
     assert digest([A, B, A]) == digest([B, A]) == key_id("\n".join(sorted([A, B])))
     assert digest([A]) != digest([B])
+
+
+def test_a_planned_key_that_compiled_and_did_not_load_is_missed():
+    made = event("compile", A, phase="warm")
+    coverage = cover(PLAN, [B], observed({A: 2, B: 1}, made))
+    assert (coverage.needed, coverage.hit, coverage.missed) == (2, 1, 1)
+
+
+def test_what_triton_made_for_an_opaque_kernel_is_ready():
+    plan = [PlanKey("Own", "opaque", "Own(1)", "m.Own[1]")]
+    made = event("compile", A, phase="warm")
+    coverage = cover(plan, ["m.Own[1]"], observed({A: 2, B: 1}, made, event("compile", B)))
+    assert (coverage.needed, coverage.hit, coverage.missed, coverage.unreached) == (2, 1, 1, 0)
+    assert coverage.misses[0].finding.kind == "MISS"

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from jitwarm import phases
+from jitwarm.backends.triton import hooks
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare import TensorSpec
 from jitwarm.errors import CompileRefused, UsageError
@@ -191,3 +192,13 @@ def test_null_kernels_compile_nothing_and_leave_with_the_monitor(stub, triton_ca
     with Monitor("record") as monitor:
         launch(17)
     assert kinds(monitor) == ["compile", "load"]
+
+
+def test_a_monitor_that_cannot_start_leaves_nothing_behind(stub, monkeypatch):
+    def no_device():
+        raise RuntimeError("0 active drivers")
+
+    monkeypatch.setattr(hooks, "prepay", no_device)
+    with pytest.raises(RuntimeError, match="0 active drivers"):
+        Monitor("error").start()
+    launch(17)  # not refused

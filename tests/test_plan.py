@@ -306,3 +306,66 @@ def test_a_kernel_may_register_another_while_it_is_enumerated():
         Chatty([]).register_warmup()
     assert len(make_plan(registry).items) == 2
     assert len(registry) == 2
+
+
+class _Listed(_Named):
+    """Its keys come one by one, and some are no keys."""
+
+    def __init__(self, keys):
+        super().__init__([])
+        self.keys = keys
+
+    def get_warmup_keys(self):
+        return self.keys()
+
+
+def _good_and_raising():
+    yield _Named.CompileKey(1)
+    raise LookupError("theirs")
+
+
+@pytest.mark.parametrize(
+    ("keys", "blocks", "errors"),
+    [
+        (lambda: [_Named.CompileKey(1), "no", _Named.CompileKey(2)], [1, 2], ["DeclarationError"]),
+        (lambda: [_Named.CompileKey(object()), _Named.CompileKey(2)], [2], ["KeyValueError"]),
+        (_good_and_raising, [1], ["LookupError"]),
+    ],
+)
+def test_one_bad_key_of_a_contract_class_costs_no_other(keys, blocks, errors):
+    plan = make_plan(registered(_Listed(keys).register_warmup))
+    assert [item.recipe.key.block for item in plan.items] == blocks
+    assert [type(error).__name__ for _, error in plan.failures] == errors
+
+
+def _local_class(tag):
+    class Local(_Named):
+        pass
+
+    return Local(tag)
+
+
+def test_classes_of_one_qualified_name_are_told_apart_within_a_plan():
+    for _ in range(2):  # and another plan of the process begins to count anew
+        registry = JitWarmupRegistry()
+        with registry.activate():
+            _local_class([]).register_warmup()
+            _local_class([]).register_warmup()
+        plan = make_plan(registry)
+        paths = [item.backend_key.partition("[")[0].rpartition(".")[2] for item in plan.items]
+        assert paths == ["Local", "Local", "Local#2", "Local#2"]
+
+
+def test_one_name_may_stand_for_kernels_of_two_backends():
+    class Copy(_Named):
+        kernel_name = "Copy"
+
+    registry = JitWarmupRegistry()
+    with registry.activate():
+        subjects.Copy.register_warmup(16)
+        Copy([]).register_warmup()
+    plan = make_plan(registry)
+    assert [(row.kernel, row.backend, row.keys) for row in plan.rows] == [
+        ("Copy", "triton+opaque", 5)
+    ]
+    assert warm(plan, jobs=2).warmed == len(plan.backend_keys) == 4

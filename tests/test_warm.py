@@ -220,3 +220,19 @@ def test_each_spelling_of_the_options_is_ready(stub):
         subjects.copy[(1,)](x, 17, BLOCK=16)
         subjects.copy[(1,)](x, 17, BLOCK=16, num_warps=4)
     assert monitor.events == []
+
+
+def test_spellings_that_only_compare_equal_are_keys_of_their_own(stub):
+    @declare(subjects.copy, name="Spelt")
+    def spelt():
+        for pdl in (False, 0):
+            yield launch(x_ptr=subjects.X, n=17, BLOCK=16, launch_pdl=pdl)
+
+    plan = planned((spelt,))
+    assert len(plan.backend_keys) == 2  # Triton's disk hash tells them apart, too
+    warm(plan, jobs=1)
+    x = torch.zeros(64)
+    with Monitor("error") as monitor:
+        subjects.copy[(1,)](x, 17, BLOCK=16, launch_pdl=False)
+        subjects.copy[(1,)](x, 17, BLOCK=16, launch_pdl=0)
+    assert monitor.events == []

@@ -16,17 +16,10 @@ class OpaqueBackend:
     name = "opaque"
     parallel = False
 
-    def __init__(self) -> None:
-        """Kernels are numbered in the order in which they are met."""
-        self._numbers: dict[tuple[type, Any], int] = {}
-
     def key(self, recipe: Any) -> str:
-        """The kernel and its key: the class, and for further objects of it a number."""
+        """The kernel's class and its key; the plan numbers several objects of one class."""
         kind = type(recipe.kernel)
-        others = sum(known is kind for known, _ in self._numbers)
-        number = self._numbers.setdefault((kind, recipe.kernel), others + 1)
-        which = f"{kind.__module__}.{kind.__qualname__}" + (f"#{number}" if number > 1 else "")
-        return f"{which}[{keys.canonical(recipe.key)}]"
+        return f"{kind.__module__}.{kind.__qualname__}[{keys.canonical(recipe.key)}]"
 
     def prepare(self, recipes: Iterable[Any]) -> None:
         """Nothing to share between keys."""

@@ -13,7 +13,13 @@ from jitwarm.contract.expander import counting_points, expand
 from jitwarm.contract.keytype import check_key_type, key_text
 from jitwarm.contract.signatures import declared_inputs
 from jitwarm.declare.config_argument import supply_config
-from jitwarm.declare.enumeration import Declared, Enumeration, raise_if_all_failed
+from jitwarm.declare.enumeration import (
+    ALL_FAILED,
+    Declared,
+    Enumeration,
+    raise_if_single,
+    taken,
+)
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.spelling import nearest
 from jitwarm.errors import (
@@ -207,25 +213,22 @@ class JitKernel(ABC, Generic[KeyT]):
                     f"{name}: get_warmup_keys returned a {type(given).__name__}; return a list of "
                     "keys, whose order is fixed, or NoKeys('reason')"
                 )
-            found = [self._checked(key) for key in given]
+            found, failures = taken(given)
         declared: dict[str, Declared] = {}
-        failures: list[Exception] = []
         for key in found:
-            text = self.key_text(key)
-            if text in declared:
-                continue
             try:
-                declared[text] = Declared(text, self.recipe(key))
+                text = self.key_text(self._checked(key))
+                if text not in declared:
+                    declared[text] = Declared(text, self.recipe(key))
             except Exception as error:  # one bad key must not cost the others
-                error.add_note(f"while declaring {text}")
                 failures.append(error)
-        raise_if_all_failed(failures, declared)
+        raise_if_single(failures, declared)
         return Enumeration(
             name,
             count.points or len(found),
             tuple(declared.values()),
-            None if declared else SILENT_ZERO,
-            silent=not declared,
+            None if declared else ALL_FAILED if failures else SILENT_ZERO,
+            silent=not declared and not failures,
             failures=tuple(failures),
         )
 

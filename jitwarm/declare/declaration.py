@@ -10,7 +10,13 @@ from jitwarm import keys
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.declare.config_argument import supply_config
-from jitwarm.declare.enumeration import Declared, Enumeration, raise_if_all_failed
+from jitwarm.declare.enumeration import (
+    ALL_FAILED,
+    Declared,
+    Enumeration,
+    raise_if_single,
+    taken,
+)
 from jitwarm.declare.launch import LaunchCase
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.spelling import launch_text, name_problem, required_arguments
@@ -71,19 +77,19 @@ class Declaration:
                 try:
                     recipe = self._recipe(point)
                     declared.setdefault(self._text(recipe, point), recipe)
-                # One bad launch must not cost the others.
-                except (DeclarationError, KeyValueError) as error:
+                except Exception as error:  # one bad launch must not cost the others
                     failures.append(error)
-        raise_if_all_failed(failures, declared)
+        raise_if_single(failures, declared)
         reason = None
         if not declared:
-            reason = spoken.reason if spoken else "its declaration yielded no launch and no reason"
+            silent = ALL_FAILED if failures else "its declaration yielded no launch and no reason"
+            reason = spoken.reason if spoken else silent
         return Enumeration(
             self.kernel_name,
             points,
             tuple(Declared(text, recipe) for text, recipe in declared.items()),
             reason,
-            silent=not declared and spoken is None,
+            silent=not declared and spoken is None and not failures,
             failures=tuple(failures),
         )
 
@@ -106,7 +112,9 @@ class Declaration:
         known = str(error).startswith(f"{self.kernel_name}: ")
         if known or type(error) not in (DeclarationError, BindingError):
             return error
-        return type(error)(f"{self.kernel_name}: {error}")
+        renamed = type(error)(f"{self.kernel_name}: {error}")
+        renamed.__cause__ = error
+        return renamed
 
     def _cases_of(
         self, given: Any, failures: list[Exception]
@@ -127,15 +135,10 @@ class Declaration:
 
         if not isinstance(given, Iterable):
             raise self._not_a_case(given)
-        cases: list[LaunchCase] = []
-        try:
-            for case in collect():
-                cases.append(self._checked(case))  # noqa: PERF401 - what came before an error stays
-        except Exception as error:
-            if not cases:
-                raise
-            # What was declared before it stays declared.
-            failures.append(self._named(error) if isinstance(error, DeclarationError) else error)
+        found, errors = taken(collect())
+        failures += [self._named(e) if isinstance(e, DeclarationError) else e for e in errors]
+        cases = [case for case in found if isinstance(case, LaunchCase)]
+        failures += [self._not_a_case(one) for one in found if not isinstance(one, LaunchCase)]
         return cases, returned[0] if isinstance(returned[0], NoKeys) else None
 
     def _points(
@@ -144,7 +147,7 @@ class Declaration:
         """The launches of a case; one whose domains are wrong is a failure of its own."""
         try:
             yield from case.points(self.kernel_name)
-        except DeclarationError as error:
+        except Exception as error:
             failures.append(error)
 
     def _text(self, recipe: TritonRecipe, point: Mapping[str, object]) -> str:
@@ -152,11 +155,6 @@ class Declaration:
             return recipe.canonical()
         except KeyValueError as error:
             raise self._not_a_value(point, error) from error
-
-    def _checked(self, case: object) -> LaunchCase:
-        if not isinstance(case, LaunchCase):
-            raise self._not_a_case(case)
-        return case
 
     def _not_a_case(self, given: object) -> DeclarationError:
         return DeclarationError(

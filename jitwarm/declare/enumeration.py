@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+ALL_FAILED = "none of its keys could be declared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,18 @@ class Enumeration:
     failures: tuple[Exception, ...] = ()
 
 
-def raise_if_all_failed(failures: list[Exception], declared: object) -> None:
-    """Raise the first failure if nothing was declared; the others are noted on it."""
-    if failures and not declared:
-        for other in failures[1:]:
-            failures[0].add_note(f"and: {type(other).__name__}: {other}")
+def raise_if_single(failures: list[Exception], declared: object) -> None:
+    """Raise the failure of a registration that has one, and nothing else."""
+    if len(failures) == 1 and not declared:
         raise failures[0]
+
+
+def taken(given: Iterable[Any]) -> tuple[list[Any], list[Exception]]:
+    """What an iterable gives until it ends, or raises: what came before an error stays."""
+    found: list[Any] = []
+    try:
+        for item in given:
+            found.append(item)  # noqa: PERF402 - extend() need not keep what came before an error
+    except Exception as error:
+        return found, [error]
+    return found, []

@@ -111,7 +111,7 @@ def test_a_silent_zero_is_told_from_a_spoken_one(silent):
     [
         (None, "NoneType"),
         (3, "int"),
-        ([launch(), {"x_ptr": X}], "dict"),
+        ([{"x_ptr": X}], "dict"),
         ([NoKeys("late")], "NoKeys"),
     ],
 )
@@ -279,3 +279,19 @@ def test_the_configuration_reaches_the_cases():
 
     (declared,) = enumerate_(cases, config=CONFIG, dtype="int8").declared
     assert dict(declared.recipe.arguments) == {"x_ptr": TensorSpec("int8"), "n": 3, "BLOCK": 16}
+
+
+def test_one_bad_case_costs_no_other():
+    found = enumerate_(
+        lambda: [launch(x_ptr=X, n=1, BLOCK=16), "oops", launch(x_ptr=X, n=16, BLOCK=16)]
+    )
+    assert [dict(d.recipe.arguments)["n"] for d in found.declared] == [1, 16]
+    assert [str(failure).partition(";")[0] for failure in found.failures] == [
+        "Scale: a declaration yields launch(...) cases, got str"
+    ]
+
+
+def test_all_failures_of_a_kernel_are_reported():
+    found = enumerate_(lambda: ["oops", launch(n=1), 3])
+    assert (found.declared, found.silent, len(found.failures)) == ((), False, 3)
+    assert found.no_keys_reason == "none of its keys could be declared"

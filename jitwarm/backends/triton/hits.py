@@ -8,10 +8,13 @@ budget).
 from __future__ import annotations
 
 import threading
-from collections import _count_elements  # type: ignore[attr-defined] # what Counter is made of
+from collections import Counter, _count_elements  # type: ignore[attr-defined] # what Counter is made of
 from typing import Any
 
 from jitwarm.backends.triton.naming import import_path, known_functions
+
+# A function, by the id it keeps while its recorder lives; a device; Triton's in-process string.
+LookUp = tuple[int, int, str]
 
 _lock = threading.Lock()
 _users = 0
@@ -64,19 +67,29 @@ def remember(fn: Any, device: int, in_process: str, text: str) -> None:
     _texts[id(fn), device, in_process] = text
 
 
-def hit_counts() -> dict[str, int]:
-    """Look-ups since counting began by canonical key, sorted; warm-ups look keys up too.
+def look_ups() -> Counter[LookUp]:
+    """All look-ups since counting began; warm-ups look keys up too."""
+    return Counter(
+        {
+            (fn, device, in_process): count
+            for (fn, device), recorder in list(_recorders.items())
+            for in_process, count in list(recorder.counts.items())
+        }
+    )
+
+
+def by_key(counts: Counter[LookUp]) -> dict[str, int]:
+    """Look-ups by canonical key, sorted.
 
     A key that was compiled before anyone watched has its kernel's path and Triton's raw string.
     """
-    counts: dict[str, int] = {}
-    for (fn, device), recorder in list(_recorders.items()):
-        for in_process, count in list(recorder.counts.items()):
-            text = _texts.get((fn, device, in_process))
-            if text is None:
-                text = f"{import_path(recorder.fn)} {in_process}"
-            counts[text] = counts.get(text, 0) + count
-    return dict(sorted(counts.items()))
+    found: dict[str, int] = {}
+    for (fn, device, in_process), count in counts.items():
+        text = _texts.get((fn, device, in_process))
+        if text is None:
+            text = f"{import_path(_recorders[fn, device].fn)} {in_process}"
+        found[text] = found.get(text, 0) + count
+    return dict(sorted(found.items()))
 
 
 def start_counting() -> None:

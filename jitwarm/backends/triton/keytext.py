@@ -20,6 +20,7 @@ from jitwarm.backends.triton.naming import import_path, is_function
 from jitwarm.errors import KeyValueError
 
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64))
+_UNSET = object()
 _defaults: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
@@ -134,11 +135,11 @@ def _changed_options(options: Any, backend: Any, target: Any) -> list[str]:
     defaults = _defaults.get(where)
     if defaults is None:
         defaults = _defaults[where] = dict(vars(backend.parse_options({})))
-    unset = object()
     changed = {
         name: value
         for name, value in sorted(vars(options).items())
-        if value != defaults.get(name, unset)
+        # By type too: Triton's disk hash tells launch_pdl=0 and launch_pdl=False apart.
+        if (type(value), value) != (type(defaults.get(name)), defaults.get(name, _UNSET))
     }
     if "extern_libs" in changed:  # names and absolute paths: the folder is no part of the key
         changed["extern_libs"] = tuple(

@@ -70,7 +70,7 @@ def test_triton_gets_a_plain_dict_back_with_everything_in_it(stub):
     cache = scale.device_caches[0][0]
     assert type(cache) is dict
     assert len(cache) == 1
-    assert hits.hit_counts() == {}
+    assert hits.by_key(hits.look_ups()) == {}
     with Monitor("record") as monitor:
         launch(17)
     assert monitor.events == []
