@@ -136,7 +136,7 @@ def _failed(folder: Path, error: WorkerError) -> int:
 
 
 def _verdict(result: Result, measured: Measured) -> int:
-    if measured.failures or result.warm.failed:
+    if measured.failures or result.warm.failed or result.idle_ranks:
         return RUN
     return GATE if result.missed else OK
 

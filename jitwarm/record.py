@@ -186,9 +186,9 @@ class Result(msgspec.Struct, frozen=True):
         return self.coverage.missed + sum(other.missed for other in self.rank_coverage)
 
     @property
-    def failed(self) -> bool:
-        """Whether the gate of `jitwarm run` is red: a miss, or a key that could not be warmed."""
-        return bool(self.missed or self.warm.failed)
+    def idle_ranks(self) -> list[int]:
+        """Replayed ranks at which no launch was counted: no miss there shows nothing."""
+        return [c.rank for c in (self.coverage, *self.rank_coverage) if not c.launches]
 
 
 def encode(value: Any) -> bytes:

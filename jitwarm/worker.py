@@ -101,8 +101,9 @@ def _replay_arm(job: Job, device: Device) -> Work:
     model, registry = _build(job, rank, device)
     _set_up(model, device)
     monitor = Monitor(job.monitor, rank=rank, count_hits=True, null_kernels=job.replay_keys)
+    # Before the monitor starts: in mode `error` that pays Triton's lazy imports, a part of warm-up.
+    warmed, start = None, time.perf_counter()
     with monitor:
-        warmed, start = None, time.perf_counter()
         if job.arm in DEPTH:
             plan = make_plan(registry)
             report = warm(

@@ -204,7 +204,8 @@ def test_a_model_that_prints_does_not_spoil_the_data(tmp_path, monkeypatch, capf
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad_models.py").write_text(MODELS)
     path = write(tmp_path, "talking", model="bad_models:Talking")
-    main(["run", str(path), "--steps", "2", "--device", "stub", "--json"])
+    # It launches nothing, so no miss shows nothing: that is no success.
+    assert main(["run", str(path), "--steps", "2", "--device", "stub", "--json"]) == 3
     captured = capfd.readouterr()
     (line,) = captured.out.splitlines()
     assert json.loads(line)["scenario"] == "talking"

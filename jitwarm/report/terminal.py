@@ -157,6 +157,9 @@ def _verdict(result: Result, folder: str) -> str:
             lines.append(f"  key {miss.key}")
             lines.append(f"  do: {miss.finding.advice}")
     lines += [f"{finding.kind} {finding.message}" for finding in result.findings]
+    lines += [
+        f"NOTHING LAUNCHED at rank {rank}: this run shows nothing" for rank in result.idle_ranks
+    ]
     own = result.coverage
     ranks = f" at rank {own.rank}" if result.rank_coverage else ""
     wasted = _wasted_seconds(result)
