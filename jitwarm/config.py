@@ -61,6 +61,20 @@ class HFConfig:
     index_head_dim: int = 0
     compress_ratios: tuple[int, ...] = ()
     index_kpool: int = 1
+    vocab_size: int = 1
+    num_key_value_heads: int = 1
+    head_dim: int = 0
+    q_lora_rank: int = 0
+    o_lora_rank: int = 0
+    o_groups: int = 0
+    sliding_window: int = 0
+    vision_n_layers: int = 0
+    vision_max_n_token: int = 0
+    # Of layers whose attention is local, where they differ from the global ones.
+    local_layer_ids: tuple[int, ...] = ()
+    local_num_key_value_heads: int = 0
+    rel_extent: int = 0
+    d_rel: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +94,20 @@ class KernelConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """Draft tokens of a decode step: the method (`"dspark"`) and how many tokens it proposes."""
+
+    method: str = ""
+    num_speculative_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """One engine process as its kernels see it."""
+    """One engine process as its kernels see it.
+
+    `speculative_config` is None without drafts. `options` are a scenario's settings for its model,
+    as (name, value) pairs sorted by name, so that a configuration can be compared and hashed.
+    """
 
     model_config: ModelConfig = field(default_factory=ModelConfig)
     parallel_config: ParallelConfig = field(default_factory=ParallelConfig)
@@ -89,3 +115,5 @@ class EngineConfig:
     scheduler_config: SchedulerConfig = field(default_factory=SchedulerConfig)
     kernel_config: KernelConfig = field(default_factory=KernelConfig)
     attention_backend: str = ""
+    speculative_config: SpeculativeConfig | None = None
+    options: tuple[tuple[str, str | int | float | bool], ...] = ()

@@ -14,6 +14,7 @@ from jitwarm.config import (
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
+    SpeculativeConfig,
 )
 from jitwarm.errors import ScenarioError
 
@@ -90,6 +91,13 @@ class Warmup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enable_jit_warmup: bool = True
 
 
+class Speculative(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Draft tokens: each decode row has 1 + `num_speculative_tokens` query tokens."""
+
+    method: Literal["dspark"]
+    num_speculative_tokens: AtLeastOne
+
+
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One resolved case: everything a run needs to know."""
 
@@ -102,6 +110,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scheduler: Scheduler = msgspec.field(default_factory=Scheduler)
     traffic: Traffic = msgspec.field(default_factory=Traffic)
     warmup: Warmup = msgspec.field(default_factory=Warmup)
+    speculative: Speculative | None = None
+    options: dict[str, str | int | float | bool] = {}
     axes: dict[str, str | int | float | bool] = {}
     arch: str = "sm90"
 
@@ -120,6 +130,11 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The label as a folder name that any file system and artifact store takes."""
         parts = [f"{name}-{value}" for name, value in self.axes.items()]
         return re.sub(r"[^A-Za-z0-9._-]", "_", "_".join(parts)) or "case"
+
+    @property
+    def decode_query_len(self) -> int:
+        """Query tokens of each decode row: 1 and the draft tokens."""
+        return 1 + (self.speculative.num_speculative_tokens if self.speculative else 0)
 
     @property
     def replayed_ranks(self) -> tuple[int, ...]:
@@ -155,6 +170,12 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             SchedulerConfig(self.scheduler.max_num_seqs, self.scheduler.max_num_batched_tokens),
             KernelConfig(self.warmup.enable_jit_warmup),
             self.attention_backend,
+            None
+            if self.speculative is None
+            else SpeculativeConfig(
+                self.speculative.method, self.speculative.num_speculative_tokens
+            ),
+            tuple(sorted(self.options.items())),
         )
 
 

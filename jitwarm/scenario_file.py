@@ -194,6 +194,11 @@ def _check(source: str, case: Case) -> None:
             "$.parallel.dcp_rank",
             f"rank {parallel.dcp_rank} of a group of {parallel.dcp}",
         )
+    require(
+        case.decode_query_len <= min(scheduler.max_num_batched_tokens, scheduler.max_model_len),
+        "$.speculative.num_speculative_tokens",
+        f"a decode row of {case.decode_query_len} tokens fits no step",
+    )
     mix = case.traffic.mix
     weights = sum((mix.decode, mix.prefill, mix.mixed, mix.padded))
     require(math.isfinite(weights), "$.traffic.mix", "a weight is not a finite number")
@@ -201,7 +206,8 @@ def _check(source: str, case: Case) -> None:
     for index, step in enumerate(case.traffic.step):
         path = f"$.traffic.step[{index}]"
         requests = len(step.decode_lens) + len(step.prefill_chunks)
-        tokens = len(step.decode_lens) + sum(step.prefill_chunks)
+        query_len = case.decode_query_len
+        tokens = len(step.decode_lens) * query_len + sum(step.prefill_chunks)
         contexts = step.prefill_contexts or (0,) * len(step.prefill_chunks)
         require(requests > 0, path, "has no request")
         require(
@@ -218,9 +224,14 @@ def _check(source: str, case: Case) -> None:
             f"has more than max_num_seqs={scheduler.max_num_seqs} rows",
         )
         require(
-            tokens + step.padded <= scheduler.max_num_batched_tokens,
+            tokens + step.padded * query_len <= scheduler.max_num_batched_tokens,
             path,
             f"has more than max_num_batched_tokens={scheduler.max_num_batched_tokens} tokens",
+        )
+        require(
+            min(step.decode_lens, default=query_len) >= query_len,
+            f"{path}.decode_lens",
+            f"a decode row has {query_len} query tokens, so its context is at least as long",
         )
         require(
             longest <= scheduler.max_model_len,

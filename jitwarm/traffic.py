@@ -50,12 +50,14 @@ class Batch:
     `decode_lens`: context length in tokens of each decode request, its new token included.
     `prefill_chunks` and `prefill_contexts`: new tokens and earlier tokens of each prefill request.
     `padded`: rows of length 0 that a decode batch is padded with to a captured size.
+    `decode_query_len`: query tokens of each decode row, 1 and the draft tokens.
     """
 
     decode_lens: tuple[int, ...]
     prefill_chunks: tuple[int, ...]
     prefill_contexts: tuple[int, ...]
     padded: int = 0
+    decode_query_len: int = 1
 
     @property
     def kind(self) -> str:
@@ -78,10 +80,10 @@ class Batch:
 
     @property
     def query_lens(self) -> tuple[int, ...]:
-        """New tokens of each row: 1 for a decode (and for padding, whose token is computed and
-        thrown away).
+        """New tokens of each row: `decode_query_len` for a decode (and for padding, whose tokens are
+        computed and thrown away).
         """
-        return (1,) * self.num_decodes + self.prefill_chunks
+        return (self.decode_query_len,) * self.num_decodes + self.prefill_chunks
 
     @property
     def seq_lens(self) -> tuple[int, ...]:
@@ -90,9 +92,14 @@ class Batch:
         return (*self.decode_lens, *(0,) * self.padded, *prefills)
 
     @property
+    def num_decode_tokens(self) -> int:
+        """New tokens of the decode rows, padding included."""
+        return self.num_decodes * self.decode_query_len
+
+    @property
     def num_tokens(self) -> int:
         """All new tokens."""
-        return self.num_decodes + sum(self.prefill_chunks)
+        return self.num_decode_tokens + sum(self.prefill_chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +142,9 @@ def replay(case: Case, steps: int) -> Replay:
 
 def batches(case: Case) -> Iterator[Batch]:
     """The traffic of a case without end: explicit steps, then generated ones."""
+    query_len = case.decode_query_len
     for step in case.traffic.step:
-        yield _explicit(step)
+        yield _explicit(step, query_len)
     # Only random() is used: it is the one method whose sequence Python promises to keep between
     # versions.
     rng = random.Random(case.traffic.seed)
@@ -148,28 +156,29 @@ def batches(case: Case) -> Iterator[Batch]:
         ("padded", mix.padded),
     )
     while True:
-        yield _generated(rng, _choose(rng, kinds), case.scheduler)
+        yield _generated(rng, _choose(rng, kinds), case.scheduler, query_len)
 
 
-def _explicit(step: Step) -> Batch:
+def _explicit(step: Step, query_len: int) -> Batch:
     contexts = step.prefill_contexts or (0,) * len(step.prefill_chunks)
-    return Batch(step.decode_lens, step.prefill_chunks, contexts, step.padded)
+    return Batch(step.decode_lens, step.prefill_chunks, contexts, step.padded, query_len)
 
 
-def _generated(rng: random.Random, kind: str, limits: Scheduler) -> Batch:
+def _generated(rng: random.Random, kind: str, limits: Scheduler, query_len: int) -> Batch:
     rows, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
     decodes: tuple[int, ...] = ()
     if kind != "prefill":
-        room = min(rows, tokens) - (1 if kind == "mixed" else 0)
+        room = min(rows, tokens // query_len) - (1 if kind == "mixed" else 0)
         count = _length(rng, room) if room > 0 else 0
-        decodes = tuple(_length(rng, limits.max_model_len) for _ in range(count))
+        decodes = tuple(max(_length(rng, limits.max_model_len), query_len) for _ in range(count))
     if kind == "padded":
         size = next((s for s in _GRAPH_SIZES if s >= len(decodes)), len(decodes))
-        return Batch(decodes, (), (), min(size, rows, tokens) - len(decodes))
+        padded = min(size, rows, tokens // query_len) - len(decodes)
+        return Batch(decodes, (), (), padded, query_len)
     if kind == "decode":
-        return Batch(decodes, (), ())
+        return Batch(decodes, (), (), decode_query_len=query_len)
     chunks, contexts = [], []
-    left = tokens - len(decodes)
+    left = tokens - len(decodes) * query_len
     # Few prefills are the rule; the second draw lets a batch of nothing but prefills happen too.
     count = min(_length(rng, _length(rng, rows - len(decodes))), left)
     for others in reversed(range(count)):
@@ -178,7 +187,7 @@ def _generated(rng: random.Random, kind: str, limits: Scheduler) -> Batch:
         contexts.append(_length(rng, room) if room and rng.random() < 0.5 else 0)
         chunks.append(chunk)
         left -= chunk
-    return Batch(decodes, tuple(chunks), tuple(contexts))
+    return Batch(decodes, tuple(chunks), tuple(contexts), decode_query_len=query_len)
 
 
 def _length(rng: random.Random, most: int) -> int:
