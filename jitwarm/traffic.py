@@ -80,8 +80,8 @@ class Batch:
 
     @property
     def query_lens(self) -> tuple[int, ...]:
-        """New tokens of each row: `decode_query_len` for a decode (and for padding, whose tokens are
-        computed and thrown away).
+        """New tokens of each row: `decode_query_len` for a decode, and for padding, whose tokens
+        are computed and thrown away.
         """
         return (self.decode_query_len,) * self.num_decodes + self.prefill_chunks
 
