@@ -21,6 +21,7 @@ _HOMES = {
     "make_plan": "jitwarm.plan",
     "Plan": "jitwarm.plan",
     "Monitor": "jitwarm.monitor",
+    "kernel_warmup": "jitwarm.startup",
 }
 
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - names from one table, so that the two cannot drift apart

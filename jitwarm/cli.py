@@ -54,16 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _termination_interrupts():
             code: int = options.run(options)
     except JitwarmError as error:
-        print(f"jitwarm: {error}", file=sys.stderr)
+        _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        print("jitwarm: interrupted", file=sys.stderr)
+        _complain("interrupted")
         code = RUN
     except Exception as error:  # Python's own exit code would be 1, which means a miss
         frame = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(f"{type(error).__name__}: {error}".split())
         place = f"{frame.filename}:{frame.lineno}"
-        print(f"jitwarm: internal error: {text} ({place})", file=sys.stderr)
+        _complain(f"internal error: {text} ({place})")
         code = RUN
     return code
 
@@ -87,27 +87,54 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def _run(options: argparse.Namespace) -> int:
-    worst = OK
-    chosen = [
-        (Path(options.out) / scenario.name / case.folder, scenario, case)
-        for scenario, case in _cases(options)
-    ]
-    for folder, _, _ in chosen:
-        _check_writable(folder)
-    for folder, scenario, case in chosen:
+    chosen = _cases(options)
+    for scenario, case in chosen:
+        _check_writable(Path(options.out) / scenario.name / case.folder)
+
+    def one(scenario: Scenario, case: Case) -> int:
+        folder = Path(options.out) / scenario.name / case.folder
         started = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             measured = measure(case, _settings(options), _note)
         except WorkerError as error:
             if error.exit_code == USAGE:
                 raise  # nothing was measured, so nothing is written
-            worst = max(worst, _failed(folder, error))
-            continue
+            return _failed(folder, error)
         result = assemble(scenario, case, measured, started)
         _write(folder, result, measured)
         _print(options, result, result_text(result, str(folder)))
-        worst = max(worst, _verdict(result, measured))
+        return _verdict(result, measured)
+
+    return _each(chosen, one)
+
+
+def _each(chosen: Sequence[tuple[Scenario, Case]], one: Callable[[Scenario, Case], int]) -> int:
+    """Do `one` for all chosen cases; the worst exit code is that of the command.
+
+    A case whose process fails costs the others nothing. One that its model refuses, for a library
+    that is not installed or heads that cannot be divided, ends its scenario: its other cases would
+    be refused too, or are not what was asked for.
+    """
+    worst, refused = OK, set[str]()
+    for scenario, case in chosen:
+        if scenario.path in refused:
+            continue
+        try:
+            code = one(scenario, case)
+        except WorkerError as error:
+            code = error.exit_code
+            _complain(_refusal(case, error) if code == USAGE else str(error))
+            if code == USAGE:
+                refused.add(scenario.path)
+        worst = max(worst, code)
     return worst
+
+
+def _refusal(case: Case, error: WorkerError) -> str:
+    """What the model of a case said; it may have named its scenario itself."""
+    text = str(error)
+    said = text.removeprefix(f"{case.title}: ")
+    return said if said.startswith(f"scenario {case.name}") else text
 
 
 def _check_writable(folder: Path) -> None:
@@ -131,7 +158,7 @@ def _failed(folder: Path, error: WorkerError) -> int:
     report = {"error": str(error), "trace": getattr(error, "trace", "")}
     _remove(folder, "result.json", "events*.jsonl")  # of an earlier run that did not fail
     atomic.write_bytes(folder / "failed.json", encode(report))
-    print(f"jitwarm: {error} (more in {folder / 'failed.json'})", file=sys.stderr)
+    _complain(f"{error} (more in {folder / 'failed.json'})")
     return error.exit_code
 
 
@@ -169,14 +196,14 @@ def _warm(options: argparse.Namespace) -> int:
 def _without_traffic(
     options: argparse.Namespace, process: Callable[[Case, Settings], Answer]
 ) -> int:
-    worst = OK
-    for _, case in _cases(options):
+    def one(_: Scenario, case: Case) -> int:
         answer = process(case, _settings(options))
         warmed = answer.warmed
         assert warmed is not None  # both jobs carry it
         _print(options, plan_record(case, answer, warmed), plan_text(case, answer, warmed))
-        worst = max(worst, RUN if warmed.failed else OK)
-    return worst
+        return RUN if warmed.failed else OK
+
+    return _each(_cases(options), one)
 
 
 def _scenarios(options: argparse.Namespace) -> int:
@@ -271,6 +298,10 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
 
 def _print(options: argparse.Namespace, record: Any, text: str) -> None:
     print(msgspec.json.encode(record).decode() if options.json else text + "\n", flush=True)
+
+
+def _complain(text: str) -> None:
+    print(f"jitwarm: {text}", file=sys.stderr, flush=True)
 
 
 def _note(text: str) -> None:

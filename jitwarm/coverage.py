@@ -14,6 +14,8 @@ from jitwarm.plan import PlanKey
 from jitwarm.record import CoverageRecord, MissRecord
 
 LATE = ("compile", "disk_hit", "refused", "failed", "skipped")
+# A tuning holds compiles of its own, so what adds up milliseconds leaves it out.
+STALLS = (*LATE, "tune", "trace")
 MADE = ("compile", "disk_hit")
 
 
@@ -32,14 +34,15 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     `ready` are the backend keys that warm-up made ready (all of the plan's unless some failed or
     warm-up is off). A key is missed if a launch needed it and it was not ready, or if it had to be
     fetched while serving although it was (another spelling of the same options: a stall all the
-    same). Keys of backend `opaque` stay out, because no launch can be told to be theirs; what
-    Triton compiled during warm-up on their behalf is ready, and never counts as unreached.
+    same); a key that was tuned, or traced again, while serving is missed, too. Keys of backend
+    `opaque` stay out, because no launch can be told to be theirs; what was compiled during warm-up
+    on their behalf is ready, and never counts as unreached.
     """
     planned = [key for key in plan if key.backend != "opaque"]
     names = {key.backend_key: key.kernel for key in planned}
     by_path = {key.backend_key.partition("[")[0]: key.kernel for key in planned}
     ready_keys = names.keys() & set(ready)
-    late = [event for event in observed.events if event.phase != "warm" and event.kind in LATE]
+    late = [event for event in observed.events if event.phase != "warm" and event.kind in STALLS]
     needed = set(observed.launches) | {event.key for event in late}
     made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
     made -= names.keys()  # a planned key is ready if its warm-up says so: it may not have loaded
@@ -58,7 +61,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
             key.backend_key in ready_keys and key.backend_key not in needed for key in planned
         ),
         misses=tuple(
-            _miss(key, _finding(key, names, by_path, ready_keys | made), observed, late)
+            _miss(key, _finding(key, names, by_path, ready_keys | made, late), observed, late)
             for key in sorted(missed)
         ),
         unreached_keys=tuple(unreached),
@@ -74,7 +77,11 @@ def missed_by_kernel(coverage: CoverageRecord) -> Mapping[str, int]:
 
 
 def _finding(
-    key: str, names: Mapping[str, str], by_path: Mapping[str, str], ready: Collection[str]
+    key: str,
+    names: Mapping[str, str],
+    by_path: Mapping[str, str],
+    ready: Collection[str],
+    late: Collection[Event],
 ) -> Finding:
     path = key.partition("[")[0]
     kernel = names.get(key) or by_path.get(path, path)
@@ -86,7 +93,24 @@ def _finding(
             seen=key,
             advice="see why its warm-up failed, or was switched off",
         )
+    kinds = frozenset(event.kind for event in late if event.key == key)
+    if kinds in _OTHER_STALLS:
+        what, advice = _OTHER_STALLS[kinds]
+        return Finding("MISS", kernel, f"{kernel} {what}", seen=key, advice=advice)
     return explain_miss(kernel, key, ready)
+
+
+# What a launch waited for where nothing had to be compiled.
+_OTHER_STALLS = {
+    frozenset({"tune"}): (
+        "timed its configurations against each other while serving",
+        "tune it at start-up, or keep the choice of an earlier run",
+    ),
+    frozenset({"trace"}): (
+        "was traced again while serving, to find that its binary is in memory",
+        "launch what cute.compile returned, not the @cute.jit function",
+    ),
+}
 
 
 def _miss(key: str, finding: Finding, observed: Observed, late: list[Event]) -> MissRecord:

@@ -11,12 +11,15 @@
      |   |   `- BindingError       a launch that does not fit the kernel's arguments
      |   |- KeyValueError          a key that holds something which is not a value
      |   |- ScalarRangeError       an integer that no Triton integer type holds
-     |   `- RegistrationError      a registration where none is possible
+     |   |- OutsideCasesError      `_when` where no cases are being expanded
+     |   |- RegistrationError      a registration where none is possible
+     |   `- MissingExtraError      an optional library is not installed
      `- RunError                   exit 3: the run itself failed
          |- DeviceError            no such device, or a second one in this process
          |- WorkerError            a measuring process died
          |   `- ArmFailed          a measuring process answered with an error
          |- NothingStoredError     compile(key) returned and stored no executor
+         |- CompilerCrashed        a compiler killed the process that it ran in
          `- CompileRefused         a compile after start-up, refused in monitor mode `error`
 
 Some of them also are the builtin a caller of the field's contract expects (ValueError, TypeError,
@@ -82,8 +85,24 @@ class ScalarRangeError(UsageError, OverflowError):
     """An integer below -2**63 or above 2**64 - 1: no launch can pass it."""
 
 
+class OutsideCasesError(UsageError, RuntimeError):
+    """`_when(...)` was called outside a function whose cases are being expanded."""
+
+
 class RegistrationError(UsageError):
     """A registration happened where no registry can take it (strict mode)."""
+
+
+class MissingExtraError(UsageError):
+    """An optional library is needed and not installed.
+
+    `who` needs `what`, which the extra `extra` installs.
+    """
+
+    def __init__(self, who: str, what: str, extra: str) -> None:
+        """One line, with the command that helps."""
+        self.who, self.what, self.extra = who, what, extra
+        super().__init__(f"{who} needs {what}: pip install 'jitwarm[{extra}]'")
 
 
 class RunError(JitwarmError):
@@ -109,6 +128,13 @@ class ArmFailed(WorkerError):  # noqa: N818 - named for what happened
 
 class NothingStoredError(RunError, RuntimeError):
     """A kernel's compile(key) returned without storing an executor under that key."""
+
+
+class CompilerCrashed(RunError):  # noqa: N818 - named for what happened
+    """A compiler ended the child process it ran in: a fault of the compiler, not of one key's code.
+
+    The key was not tried in this process, which must survive.
+    """
 
 
 class CompileRefused(RunError):  # noqa: N818 - a refusal is the name of the event, not an "error" of the code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jitwarm.backends.triton.keytext import parse_key, split_key
+from jitwarm.backends.keyfields import KeyFields, fields_of
 from jitwarm.findings import Finding
 
 ABSENT = "absent"
@@ -16,17 +16,17 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
     """A MISS finding for the backend key `seen`, against the nearest of the `warmed` keys of the
     same kernel.
 
-    `field`, `warmed` and `seen` name every differing field, separated by `, `. A key that was ready
-    and yet had to be fetched is a DISK-HIT: the launch spells its options in another way than
-    warm-up did.
+    `field`, `warmed` and `seen` name every differing field, separated by `, `. A Triton key that
+    was ready and yet had to be fetched is a DISK-HIT: the launch spells its options in another way
+    than warm-up did. The keys of other backends are explained by their fields as written.
     """
-    path, fields = parse_key(seen)
-    arguments = split_key(seen)[1]
+    taken = fields_of(seen)
+    fields = taken.together()
     candidates = []
     for text in warmed:
-        other, other_fields = parse_key(text)
-        if other == path:
-            differing = _differences(other_fields, fields)
+        other = fields_of(text)
+        if other.path == taken.path:
+            differing = _differences(other.together(), fields)
             candidates.append((len(differing), differing, text))
     if not candidates:
         return Finding(
@@ -37,6 +37,14 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
             advice="declare and register this kernel, or see why its declaration failed",
         )
     count, differing, nearest = min(candidates)
+    if not differing and not taken.is_triton:
+        return Finding(
+            "MISS",
+            kernel,
+            f"{kernel} was warmed with this key, and yet it was compiled again",
+            seen=seen,
+            advice="launch it through the object that was registered: that one keeps what it made",
+        )
     if not differing:
         return Finding(
             "DISK-HIT",
@@ -46,11 +54,13 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
             seen=seen,
             advice="write the options in the declaration as the launch does, in the same order",
         )
-    _, near_fields = parse_key(nearest)
-    settings = {name for name in differing if name not in arguments}
+    near_fields = fields_of(nearest).together()
+    settings = {name for name in differing if name not in taken.fields}
     equally_near = [
-        parse_key(t)[1] for n, d, t in sorted(candidates) if (n, d) == (count, differing)
+        fields_of(t).together() for n, d, t in sorted(candidates) if (n, d) == (count, differing)
     ]
+    if not taken.is_triton:
+        return _other_backend(kernel, taken, near_fields, equally_near, differing)
     words = [
         f"`{name}`: warmed as {_alternatives(name, equally_near, is_setting=name in settings)}, "
         f"launched as {_words(fields.get(name), is_setting=name in settings)}"
@@ -64,6 +74,33 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
         warmed=", ".join(near_fields.get(name, ABSENT) for name in differing),
         seen=", ".join(fields.get(name, ABSENT) for name in differing),
         advice=_advice(near_fields, fields, differing, settings),
+    )
+
+
+def _other_backend(
+    kernel: str,
+    taken: KeyFields,
+    near: dict[str, str],
+    equally_near: list[dict[str, str]],
+    differing: tuple[str, ...],
+) -> Finding:
+    """A miss of a backend whose keys are what the author declared: values as written."""
+    fields = taken.together()
+    words = []
+    for name in differing:
+        was = dict.fromkeys(other.get(name, ABSENT) for other in equally_near)
+        shown = sorted(was, key=_by_number)
+        words.append(
+            f"`{name}`: warmed as {' or '.join(shown)}, launched as {fields.get(name, ABSENT)}"
+        )
+    return Finding(
+        "MISS",
+        kernel,
+        f"{kernel}: {'; '.join(words)}",
+        field=", ".join(differing),
+        warmed=", ".join(near.get(name, ABSENT) for name in differing),
+        seen=", ".join(fields.get(name, ABSENT) for name in differing),
+        advice="declare this key too: get_warmup_keys has to yield it",
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
-from jitwarm.errors import ScenarioError
+from jitwarm.errors import MissingExtraError, ScenarioError
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.scenario import Case
 from jitwarm.traffic import Batch
@@ -27,7 +27,11 @@ GROUP = "jitwarm.models"
 
 
 class Model(Protocol):
-    """What a builder returns. `layers` is reported; the two optional methods may be left out."""
+    """What a builder returns. `layers` is reported; the two optional methods may be left out.
+
+    A model that turns token ids into token ids has an attribute `emits_token` that is true; its
+    first step is then called a first token.
+    """
 
     layers: int
 
@@ -39,9 +43,12 @@ class Model(Protocol):
         earlier ones of the same owner.
         """
 
-    def set_up(self) -> None:
+    def set_up(self, headline: Sequence[Batch]) -> None:
         """Optional: run every torch operator of a step once on scratch memory, and none of the
         kernels.
+
+        `headline` are the batches whose first step is timed; a library of matrix products loads
+        another kernel for another shape. A model that does not care leaves the parameter out.
         """
 
 
@@ -156,7 +163,7 @@ def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegist
     """Build the model of a case for one rank; returns it with everything its layers registered.
 
     Raises `ScenarioError` for a builder that does not take (config, device) and for a model that
-    lacks `layers` or `step`.
+    lacks `layers` or `step`, and `MissingExtraError` for a library that is not installed.
     """
     builder = find_builder(case)
     config = case.engine_config(rank, getattr(builder, "hf_config", HFConfig()))
@@ -166,8 +173,11 @@ def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegist
     except TypeError as error:
         problem = f"{case.model} is called with (config, device): {error}"
         raise ScenarioError(_where(case), "$.model", problem) from None
-    with registry.activate():
-        model = builder(config, device)
+    try:
+        with registry.activate():
+            model = builder(config, device)
+    except MissingExtraError as error:  # the model knows what it lacks, we know for what
+        raise MissingExtraError(_where(case), error.what, error.extra) from error
     missing = [name for name in ("layers", "step") if not hasattr(model, name)]
     if missing:
         problem = f"{case.model} returned a {type(model).__name__} without {' and '.join(missing)}"

@@ -1,9 +1,10 @@
 """Observe: every compile, disk hit and load of this process as a typed event; in mode `error` a
 late one is refused.
 
-What is covered: kernels launched through Triton's JIT runtime, Gluon kernels included, in every
-thread. What is not covered: `triton.compile` called directly (Inductor), other compilers, work done
-before the monitor was started.
+What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
+included; every compile of CuTe DSL, flash-attention 4 included. What is not covered:
+`triton.compile` called directly (Inductor), other compilers, work done before the monitor was
+started. Launches are counted for Triton's kernels and for those that our own classes launch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from jitwarm import keys, phases
+from jitwarm.backends import launches, sinks
+from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton import hits, hooks
-from jitwarm.backends.triton.miss import Miss
 from jitwarm.backends.triton.stub import NullKernel
 from jitwarm.errors import CompileRefused, UsageError
 from jitwarm.events import Event, Kind
@@ -34,8 +36,8 @@ class Monitor:
 
     Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss
     while serving; `error` refuses it with `CompileRefused` before the disk cache or the compiler is
-    asked, each time it is tried. Hooks that others set on Triton keep firing. `rank` goes into the
-    events.
+    asked, each time it is tried. Hooks that others set on a compiler keep firing. `rank` goes into
+    the events.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Monitor:
         self.step = -1
         self.request = ""
         self._before: Counter[hits.LookUp] = Counter()
+        self._launched: Counter[str] = Counter()
         self._counted: dict[str, int] = {}
         self._attached = False
 
@@ -71,21 +74,23 @@ class Monitor:
         if self.mode != "off" and not self._attached:
             if self.mode == "error":
                 hooks.prepay()  # before anything is attached: it fails where there is no device
-            hooks.attach(self)
+            sinks.attach(self)
             self._attached = True
             if self.count_hits:
                 hits.start_counting()
+                launches.start_counting()
                 self.begin_serving()
         return self
 
     def stop(self) -> None:
         """Stop watching; events stay readable."""
         if self._attached:
-            hooks.detach(self)
+            sinks.detach(self)
             self._attached = False
             if self.count_hits:
                 self._counted = self._since()
                 hits.stop_counting()
+                launches.stop_counting()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -102,8 +107,11 @@ class Monitor:
 
     def begin_serving(self) -> None:
         """Start-up is over: `launches` counts from here. Warm-ups look keys up too."""
+        if self._attached:
+            sinks.refresh()
         if self.count_hits:
             self._before = hits.look_ups()
+            self._launched = Counter(launches.counts())
 
     def launches(self) -> dict[str, int]:
         """Launches since `begin_serving` (or `start`) by canonical key, misses included.
@@ -113,7 +121,9 @@ class Monitor:
         return self._since() if self._attached and self.count_hits else dict(self._counted)
 
     def _since(self) -> dict[str, int]:
-        return hits.by_key(hits.look_ups() - self._before)
+        found = Counter(launches.counts()) - self._launched
+        found.update(hits.by_key(hits.look_ups() - self._before))
+        return dict(sorted(found.items()))
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
         """How many events of these kinds (all kinds by default), in one phase or in any."""
@@ -144,19 +154,28 @@ class Monitor:
     def on_compiled(self, miss: Miss) -> None:
         """Called by the hooks after a miss was served."""
         self._add(miss.kind or "failed", miss.kernel, miss.text, miss.ms, miss.stages)
-        if self.mode == "warn" and phases.current_phase() != "warm":
-            frame = _caller()
-            warnings.warn_explicit(
-                f"{miss.kind} while serving ({miss.ms:.1f} ms, step {self.step}): {miss.text} "
-                "was not warmed",
-                LateCompileWarning,
-                frame.f_code.co_filename if frame else "",
-                frame.f_lineno if frame else 1,
-            )
+        self._warn(miss.kind or "failed", miss.text, miss.ms)
 
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
         """Called by the hooks after a load."""
         self._add("load", kernel, text, ms, {})
+
+    def on_tuned(self, kernel: str, text: str, ms: float) -> None:
+        """Called after a tuning."""
+        self._add("tune", kernel, text, ms, {})
+        self._warn("tune", text, ms)
+
+    def _warn(self, kind: Kind, text: str, ms: float) -> None:
+        """In mode `warn`, say that a request waited."""
+        if self.mode != "warn" or phases.current_phase() == "warm":
+            return
+        frame = _caller()
+        warnings.warn_explicit(
+            f"{kind} while serving ({ms:.1f} ms, step {self.step}): {text} was not warmed",
+            LateCompileWarning,
+            frame.f_code.co_filename if frame else "",
+            frame.f_lineno if frame else 1,
+        )
 
     def _add(self, kind: Kind, kernel: str, text: str, ms: float, stages: dict[str, float]) -> None:
         self.events.append(
@@ -177,7 +196,7 @@ class Monitor:
 
 
 def _caller() -> FrameType | None:
-    """The innermost frame outside Triton and jitwarm's own machinery: who launched."""
+    """The innermost frame outside the compilers and jitwarm's own machinery: who launched."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_MACHINERY):
         frame = frame.f_back
@@ -194,6 +213,8 @@ def _call_site() -> str:
 
 _MACHINERY = (
     "triton.",
+    "cutlass.",
+    "tvm_ffi.",
     "jitwarm.backends.",
     "jitwarm.monitor",
     "jitwarm.warm",

@@ -115,6 +115,12 @@ class Replay:
     later_prefill: tuple[int, ...]
     later_decode: tuple[int, ...]
 
+    @property
+    def headline(self) -> tuple[Batch, ...]:
+        """The batches whose first step is timed."""
+        places = (self.first_prefill, self.first_decode)
+        return tuple(self.batches[place] for place in places if place is not None)
+
 
 def replay(case: Case, steps: int) -> Replay:
     """The replay of `steps` steps: the headline batches, their repeats, then the traffic.

@@ -1,23 +1,28 @@
 """Warm: make every backend key of a plan ready to launch, and say of each what it took.
 
 Deduplicated before the pool (Triton would compile one key four times from four threads), parallel
-in threads (its compiler releases the interpreter lock: 1.9 times faster on 2 cores), all keys tried
+in threads where the compiler can (Triton's releases the interpreter lock: 1.9 times faster on 2
+cores) and in forked children where a process compiles one key at a time (CuTe DSL), all keys tried
 whatever happens to one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
+import resource
+import tempfile
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from jitwarm import env, keys, phases
-from jitwarm.backends import Backend, backend_of
-from jitwarm.errors import UsageError
+from jitwarm.backends import Backend, ProcessBackend, backend_of, sinks
+from jitwarm.errors import CompilerCrashed, UsageError
 from jitwarm.plan import Plan, PlanItem
 
 DEPTHS = ("compiled", "loaded")
@@ -27,8 +32,8 @@ DEPTHS = ("compiled", "loaded")
 class Outcome:
     """What became of one backend key.
 
-    `status` is `warmed`, `failed` (see `error`) or `skipped` (see `reason`); `seconds` is the time
-    in its worker.
+    `status` is `warmed`, `failed` (see `error`) or `skipped` (see `reason`, which may also hold a
+    doubt about a key that is warmed); `seconds` is the time in its worker.
     """
 
     item: PlanItem
@@ -40,8 +45,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class WarmReport:
-    """A finished warm-up: wall and CPU seconds, the depth reached, one outcome a backend key in
-    plan order.
+    """A finished warm-up: wall and CPU seconds (children included), the depth reached, one outcome
+    a backend key in plan order.
     """
 
     seconds: float
@@ -98,10 +103,10 @@ def warm(
 ) -> WarmReport:
     """Make every backend key of `plan` ready on the current device.
 
-    `jobs` compile threads (default: JITWARM_JOBS, else one a core); `depth` `compiled` leaves the
-    module load to the first launch, `loaded` does not. With `enabled=False` nothing compiles and
-    every key is `skipped`. `progress(done, total, item, seconds)` is called in this thread after
-    each key. Never raises for a key that fails: see `WarmReport.raise_failures`.
+    `jobs` compiles at a time (default: JITWARM_JOBS, else one a core); `depth` `compiled` leaves
+    the module load to the first launch, `loaded` does not. With `enabled=False` nothing compiles
+    and every key is `skipped`. `progress(done, total, item, seconds)` is called in this thread
+    after each key. Never raises for a key that fails: see `WarmReport.raise_failures`.
     """
     if depth not in DEPTHS:
         raise UsageError(f"unknown warm-up depth {depth!r}: use {' or '.join(DEPTHS)}")
@@ -109,7 +114,7 @@ def warm(
         raise UsageError(f"jobs={jobs}: at least one thread has to compile")
     jobs = jobs or env.jobs() or os.cpu_count() or 1
     units = [_Unit(items[0], _spellings(items)) for items in plan.by_backend_key.values()]
-    start, cpu = time.perf_counter(), time.process_time()
+    start, cpu = time.perf_counter(), _cpu_seconds()
     if enabled:
         outcomes = _warm_all(units, jobs, depth, progress)
     else:
@@ -117,12 +122,18 @@ def warm(
         outcomes = [Outcome(unit.item, "skipped", 0.0, reason=reason) for unit in units]
     return WarmReport(
         time.perf_counter() - start,
-        time.process_time() - cpu,
+        _cpu_seconds() - cpu,
         jobs,
         depth,
         tuple(outcomes),
         plan.failures if enabled else (),
     )
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +173,11 @@ def _warm_all(
     with phases.phase("warm"):
         for backend, own in backends.values():
             backend.prepare(recipe for unit in own for recipe in unit.recipes)
-            if backend.parallel and jobs > 1 and len(own) > 1:
+            parallel = backend.parallel if jobs > 1 and len(own) > 1 else ""
+            if parallel == "threads":
                 _warm_in_pool(backend, own, jobs, depth, done)
+            elif parallel == "processes" and hasattr(os, "fork"):
+                _warm_in_children(cast("ProcessBackend", backend), own, jobs, depth, done)
             else:
                 for unit in own:
                     done(_warm_one(backend, unit, depth))
@@ -186,13 +200,86 @@ def _warm_in_pool(
         pool.shutdown(cancel_futures=True)  # on Ctrl-C the keys that have not begun are left
 
 
+def _warm_in_children(
+    backend: ProcessBackend,
+    units: list[_Unit],
+    jobs: int,
+    depth: str,
+    done: Callable[[Outcome], None],
+) -> None:
+    """Compile each key in a forked child and take its binary over; what no child handed over is
+    compiled here, so that its error has its own traceback.
+    """
+    from jitwarm.backends.cutedsl.children import Unserved, compile_in_children
+
+    worth: Any = getattr(backend, "worth_a_child", bool)  # without it every key is
+    far: list[_Unit] = []
+    near: list[_Unit] = []
+    for unit in units:
+        (far if all(map(worth, unit.recipes)) else near).append(unit)
+    if len(far) == 1:  # a child would only add the price of a fork
+        far, near = [], units
+    tasks = [unit.recipes for unit in far]
+    with tempfile.TemporaryDirectory(prefix="jitwarm-") as folder:
+        results = compile_in_children(backend, tasks, min(jobs, len(far)), Path(folder))
+        with contextlib.closing(results):
+            for number, result in results:
+                unit = far[number]
+                if not isinstance(result, Unserved):
+                    outcome = _take_over(backend, unit, result, depth)
+                elif result.crashed:
+                    outcome = Outcome(unit.item, "failed", 0.0, error=_crash(unit.item, result))
+                else:
+                    outcome = None
+                if outcome is None:
+                    near.append(unit)
+                else:
+                    done(outcome)
+    for unit in near:
+        done(_warm_one(backend, unit, depth))
+
+
+def _take_over(backend: ProcessBackend, unit: _Unit, handed: Any, depth: str) -> Outcome | None:
+    """Make what a child compiled this process's own. None where it cannot be read back."""
+    start = time.perf_counter()
+    try:
+        artefacts = [
+            backend.adopt(recipe, path)
+            for recipe, path in zip(unit.recipes, handed.paths, strict=True)
+        ]
+    except Exception:  # whatever is wrong with the file, a compile in this process tells it better
+        return None
+    for miss in handed.misses:
+        sinks.compiled(miss)
+    return _loaded(backend, unit, artefacts, depth, start - handed.seconds)
+
+
+def _crash(item: PlanItem, result: Any) -> CompilerCrashed:
+    return CompilerCrashed(
+        f"{item.declared or item.backend_key}: the compiler crashed twice ({result.crashed}), each "
+        "time in a child process; this process was spared: exclude the key, or compile it alone to "
+        "see what is wrong"
+    )
+
+
 def _warm_one(backend: Backend, unit: _Unit, depth: str) -> Outcome:
     start = time.perf_counter()
     try:
-        for recipe in unit.recipes:
-            artefact = backend.compile(recipe)
-            if depth == "loaded":
-                backend.load(artefact)
+        artefacts = [backend.compile(recipe) for recipe in unit.recipes]
     except Exception as error:  # collected: start-up survives one bad key
         return Outcome(unit.item, "failed", time.perf_counter() - start, error=error)
-    return Outcome(unit.item, "warmed", time.perf_counter() - start)
+    return _loaded(backend, unit, artefacts, depth, start)
+
+
+def _loaded(
+    backend: Backend, unit: _Unit, artefacts: list[Any], depth: str, start: float
+) -> Outcome:
+    """The outcome of a key whose artefacts are compiled, after their load where it is asked for."""
+    doubts: list[str] = []
+    try:
+        if depth == "loaded":
+            doubts = [doubt for artefact in artefacts if (doubt := backend.load(artefact))]
+    except Exception as error:  # as above
+        return Outcome(unit.item, "failed", time.perf_counter() - start, error=error)
+    reason = "; ".join(dict.fromkeys(doubts))
+    return Outcome(unit.item, "warmed", time.perf_counter() - start, reason=reason)

@@ -9,6 +9,7 @@ import time
 _STARTED = time.perf_counter()
 
 import contextlib
+import inspect
 import os
 import platform
 import resource
@@ -99,7 +100,8 @@ def _plan_ranks(job: Job, device: Device) -> Work:
 def _replay_arm(job: Job, device: Device) -> Work:
     (rank,) = job.ranks
     model, registry = _build(job, rank, device)
-    _set_up(model, device)
+    traffic = replay(job.case, job.steps)
+    _set_up(model, device, traffic)
     monitor = Monitor(job.monitor, rank=rank, count_hits=True, null_kernels=job.replay_keys)
     # Before the monitor starts: in mode `error` that pays Triton's lazy imports, a part of warm-up.
     warmed, start = None, time.perf_counter()
@@ -115,10 +117,10 @@ def _replay_arm(job: Job, device: Device) -> Work:
             )
             warmed = _warmed(model, plan, report)
         ready_s = time.perf_counter() - start if warmed else 0.0
-        _set_up(model, device)
+        _set_up(model, device, traffic)
         _check_depth(job, monitor)
         monitor.begin_serving()
-        times = _replay(model, device, monitor, replay(job.case, job.steps))
+        times = _replay(model, device, monitor, traffic)
         observed = Observed(rank, job.steps, monitor.launches(), list(monitor.events))
     return Work(
         warmed=warmed,
@@ -134,7 +136,7 @@ def _build(job: Job, rank: int, device: Device) -> tuple[Model, JitWarmupRegistr
         return build(job.case, rank, device)
 
 
-def _set_up(model: Model, device: Device) -> None:
+def _set_up(model: Model, device: Device, traffic: Replay) -> None:
     """Context, allocator, Triton's driver and every torch operator of a step; none of our kernels.
 
     Every arm does this before its clock starts, and again after its warm-up: seconds of compiling
@@ -148,7 +150,8 @@ def _set_up(model: Model, device: Device) -> None:
             triton.runtime.driver.active.utils  # noqa: B018 - its first use compiles Triton's C helper
         set_up: Any = getattr(model, "set_up", None)
         if set_up is not None:
-            set_up()
+            takes_batches = bool(inspect.signature(set_up).parameters)
+            set_up(*([traffic.headline] if takes_batches else []))
         device.synchronize()
 
 

@@ -115,3 +115,28 @@ def test_what_triton_made_for_an_opaque_kernel_is_ready():
     coverage = cover(plan, ["m.Own[1]"], observed({A: 2, B: 1}, made, event("compile", B)))
     assert (coverage.needed, coverage.hit, coverage.missed, coverage.unreached) == (2, 1, 1, 0)
     assert coverage.misses[0].finding.kind == "MISS"
+
+
+CUTE = [
+    PlanKey("C", "cutedsl", f"C({n})", f"m.C[n={n}]{{sm_90a; --enable-tvm-ffi}}") for n in (1, 2)
+]
+
+
+def test_keys_of_every_backend_but_opaque_ones_count():
+    one, two = (key.backend_key for key in CUTE)
+    coverage = cover([*PLAN, *CUTE], [A, one, two], observed({A: 1, two: 2}))
+    assert (coverage.needed, coverage.warmed, coverage.hit) == (2, 3, 2)
+    assert coverage.unreached_keys == (one,)
+    three = one.replace("n=1", "n=3")
+    (miss,) = cover([*PLAN, *CUTE], [A, one, two], observed({three: 2})).misses
+    assert (miss.kernel, miss.finding.kind, miss.finding.field) == ("C", "MISS", "n")
+
+
+def test_a_tuning_and_a_trace_while_serving_are_stalls_of_their_own():
+    events = [event("tune", A, 3, ms=9.0), event("trace", B, 4), event("tune", C, 0, "warm")]
+    coverage = cover(PLAN, [A, B], observed({A: 3, B: 1}, *events))
+    assert (coverage.needed, coverage.missed) == (2, 2)
+    assert {miss.key: (miss.finding.message, miss.ms) for miss in coverage.misses} == {
+        A: ("K timed its configurations against each other while serving", 9.0),
+        B: ("K was traced again while serving, to find that its binary is in memory", 1.0),
+    }

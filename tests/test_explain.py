@@ -178,3 +178,40 @@ def test_all_equally_near_constants_are_named():
         "K: `BLOCK`: warmed as the constants 1, 2, 8, 16, launched as the constant 4"
     )
     assert (finding.field, finding.seen) == ("BLOCK", "constexpr=4")
+
+
+def other(fields, options="--enable-tvm-ffi"):
+    return f"m.K[{fields}]{{sm_90a; {options}}}"
+
+
+def test_a_key_of_another_backend_is_explained_by_its_fields():
+    warmed = [other(f"d={d}; causal={causal}") for d in (128, 64) for causal in (False, True)]
+    finding = explain_miss("K", other("d=96; causal=True"), warmed)
+    assert finding == Finding(
+        "MISS",
+        "K",
+        "K: `d`: warmed as 64 or 128, launched as 96",
+        field="d",
+        warmed="128",
+        seen="96",
+        advice="declare this key too: get_warmup_keys has to yield it",
+    )
+
+
+def test_the_target_and_the_options_of_another_backend_are_fields_too():
+    finding = explain_miss("K", other("d=1", "--opt-level 3"), [other("d=1; s='a; b=2'")])
+    assert finding.field == "s, options"
+    assert finding.seen == "absent, --opt-level 3"
+    assert "`s`: warmed as 'a; b=2', launched as absent" in finding.message
+
+
+def test_a_key_of_another_backend_that_was_ready_and_yet_was_compiled():
+    seen = other("d=1")
+    finding = explain_miss("K", seen, [seen, other("d=2")])
+    assert (finding.kind, finding.field) == ("MISS", "")
+    assert finding.message == "K was warmed with this key, and yet it was compiled again"
+
+
+def test_a_key_of_another_backend_that_nobody_warmed():
+    assert explain_miss("K", other("d=1"), [key(n="i32")]).kind == "UNDECLARED"
+    assert explain_miss("K", "m.K[0123456789abcdef]{sm_90a}", []).kind == "UNDECLARED"

@@ -50,6 +50,7 @@ def test_public_names_are_loaded_on_first_use(fresh_process):
         "make_plan function",
         "Plan type",
         "Monitor type",
+        "kernel_warmup function",
         "__version__ str",
         "module 'jitwarm' has no attribute 'Nothing'",
     ]

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from jitwarm import phases
+from jitwarm.backends import launches, sinks
 from jitwarm.backends.triton import hooks
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare import TensorSpec
@@ -202,3 +203,27 @@ def test_a_monitor_that_cannot_start_leaves_nothing_behind(stub, monkeypatch):
     with pytest.raises(RuntimeError, match="0 active drivers"):
         Monitor("error").start()
     launch(17)  # not refused
+
+
+def test_a_tuning_is_an_event_and_late_one_is_warned_of():
+    with Monitor("warn") as monitor:
+        with phases.phase("warm"):
+            sinks.tuned("m.k", "m.k[]", 5.0)
+        with pytest.warns(LateCompileWarning, match=r"tune while serving \(7.0 ms, step -1\): m.k"):
+            sinks.tuned("m.k", "m.k[]", 7.0)
+    assert [(event.kind, event.phase, event.ms) for event in monitor.events] == [
+        ("tune", "warm", 5.0),
+        ("tune", "serve", 7.0),
+    ]
+
+
+def test_launches_of_all_backends_are_counted_together(stub):
+    with Monitor("record", count_hits=True) as monitor:
+        launch(17)
+        launches.count("m.other[]{sm_90a}")
+        assert monitor.launches() == {key(17): 1, "m.other[]{sm_90a}": 1}
+        monitor.begin_serving()
+        launches.count("m.other[]{sm_90a}")
+        assert monitor.launches() == {"m.other[]{sm_90a}": 1}
+    assert monitor.launches() == {"m.other[]{sm_90a}": 1}
+    assert launches.counts() == {}

@@ -20,7 +20,7 @@ class Recipe:
 class Backend:
     """Keeps what it is asked, in order."""
 
-    parallel = True
+    parallel = "threads"
 
     def __init__(self, name):
         self.name, self.log = name, []

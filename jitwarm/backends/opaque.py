@@ -14,7 +14,7 @@ class OpaqueBackend:
     """
 
     name = "opaque"
-    parallel = False
+    parallel = ""
 
     def key(self, recipe: Any) -> str:
         """The kernel's class and its key; the plan numbers several objects of one class."""
@@ -31,5 +31,6 @@ class OpaqueBackend:
         """Whatever the kernel's own `compile` does."""
         return recipe.kernel.compile(recipe.key)
 
-    def load(self, artefact: Any) -> None:
+    def load(self, artefact: Any) -> str:
         """Such a kernel offers no load of its own; its compile is taken at its word."""
+        return ""

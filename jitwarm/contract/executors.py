@@ -29,6 +29,14 @@ class ExecutorCache(MutableMapping[KeyT, Any], Generic[KeyT]):
         """The executor stored for exactly this key."""
         return self._entries[keys.exact(key)][1]
 
+    def at(self, token: Hashable) -> Any:
+        """The executor stored under `token`, the `keys.exact` of a key; None if there is none.
+
+        For launches, which have the token at hand.
+        """
+        entry = self._entries.get(token)
+        return None if entry is None else entry[1]
+
     def __setitem__(self, key: KeyT, executor: Any) -> None:
         """Store an executor."""
         self._entries[keys.exact(key)] = (key, executor)

@@ -50,6 +50,13 @@ def counting_points() -> Iterator[PointCount]:
             outer.points += inner.points
 
 
+def add_points(points: int) -> None:
+    """Add to the count of the block that is counting, if there is one."""
+    counter = _count.get()
+    if counter is not None:
+        counter.points += points
+
+
 @dataclass(frozen=True, slots=True)
 class _Slot:
     """One factor of the product: the input names it sets and the tuples of values it takes."""
@@ -113,9 +120,7 @@ def expand(
         if not isinstance(key, key_type):
             raise _not_a_key(kernel, key_type, key, point)
         found.setdefault(keys.exact(key), key)
-    counter = _count.get()
-    if counter is not None:
-        counter.points += dispatched
+    add_points(dispatched)
     if not dispatched:
         raise EmptySpaceError(
             f"{kernel}: _when rejected all {tried} points, so nothing would be warmed; "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from jitwarm import phases
+from jitwarm.contract.cases import expand_cases
 from jitwarm.contract.executors import ExecutorCache
 from jitwarm.contract.expander import counting_points, expand
 from jitwarm.contract.keytype import check_key_type, key_text
@@ -38,6 +39,8 @@ SILENT_ZERO = "returned no keys and no reason"
 @dataclass(frozen=True, slots=True)
 class OpaqueRecipe:
     """A compile that only its kernel knows how to do: `kernel.compile(key)`, in this process."""
+
+    backend: ClassVar[str] = "opaque"
 
     kernel: Any
     key: Any
@@ -150,6 +153,14 @@ class JitKernel(ABC, Generic[KeyT]):
 
         return traced
 
+    def _expand_warmup_cases(
+        self, fn: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Iterator[Mapping[str, Any]]:
+        """The mappings that `fn(*args, **kwargs)`, a function in the "cases" style, stands for: see
+        `jitwarm.contract.cases`.
+        """
+        return expand_cases(self.kernel_name, fn, args, kwargs)
+
     def _get_or_compile(self, key: KeyT, *, runtime_context: object = None) -> Any:
         """The executor of `key`, compiled now if it is missing.
 
@@ -215,11 +226,13 @@ class JitKernel(ABC, Generic[KeyT]):
                 )
             found, failures = taken(given)
         declared: dict[str, Declared] = {}
+        seen: set[str] = set()
         for key in found:
             try:
                 text = self.key_text(self._checked(key))
-                if text not in declared:
-                    declared[text] = Declared(text, self.recipe(key))
+                if text not in seen:
+                    seen.add(text)
+                    declared |= {part.text: part for part in self.parts(key)}
             except Exception as error:  # one bad key must not cost the others
                 failures.append(error)
         raise_if_single(failures, declared)
@@ -235,6 +248,10 @@ class JitKernel(ABC, Generic[KeyT]):
     def recipe(self, key: KeyT) -> object:
         """What a compile of `key` needs."""
         return OpaqueRecipe(self, key)
+
+    def parts(self, key: KeyT) -> list[Declared]:
+        """The recipes of `key`, each with its text: one, unless a key has several binaries."""
+        return [Declared(self.key_text(key), self.recipe(key))]
 
     def key_text(self, key: KeyT) -> str:
         """The canonical text of a key, as in `Scale(block=256, stride_class=16)`."""

@@ -32,11 +32,15 @@ class LaunchSpec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoundLaunch:
-    """A launch by name, for warm-up: arguments in kernel order, options in launch order."""
+    """A launch by name, for warm-up: arguments in kernel order, options in launch order.
+
+    `grid` is None for a launch that would be left out.
+    """
 
     kernel: Any
     arguments: dict[str, Any]
     options: dict[str, Any]
+    grid: Any = None
 
 
 class InputBinding:
@@ -74,7 +78,7 @@ class InputBinding:
         return outputs
 
     def bind(self, owner: Any, spec: Any, values: tuple[Any, ...]) -> BoundLaunch:
-        """The binding that `run` uses, by name; neither the grid nor a run-time adapter matters."""
+        """The binding that `run` uses, by name; a run-time adapter does not matter."""
         size = len(spec) if isinstance(spec, tuple) else 0
         if size not in {2, 3} or not isinstance(spec[1], Mapping):
             raise _not_a_spec(owner, spec)
@@ -82,7 +86,8 @@ class InputBinding:
         kernel = kwargs.get("kernel")
         if kernel is None:
             kernel = owner.kernel
-        return BoundLaunch(kernel, *self._plan(owner, kernel, tuple(kwargs)).bind(kwargs, values))
+        arguments, options = self._plan(owner, kernel, tuple(kwargs)).bind(kwargs, values)
+        return BoundLaunch(kernel, arguments, options, spec[0])
 
     def prepare(self, owner: Any, kernel: Any, kwargs: Mapping[str, Any]) -> None:
         """Generate the call that `run` will use for these launch kwargs, if it is not there yet.
@@ -178,7 +183,7 @@ def kernel_launcher(
         )
     owner, names = parameters[0].name, tuple(p.name for p in parameters[1:])
     binding = InputBinding(names)
-    signature, values = _signature_code(parameters), f"({', '.join(names)},)" if names else "()"
+    signature, values = signature_code(parameters), f"({', '.join(names)},)" if names else "()"
     by_name = "{" + ", ".join(f"{name!r}: {name}" for name in names) + "}"
     namespace: dict[str, Any] = {
         "__name__": __name__,
@@ -191,7 +196,7 @@ def kernel_launcher(
 def collect({signature}):
     return {values}
 def call({signature}):
-    _jw_spec = _jw_function({_forward_code(parameters)})
+    _jw_spec = _jw_function({forward_code(parameters)})
     _jw_launch = {owner}.launch
     _jw_bind = _jw_getattr({owner}, "bind_launch_inputs", True)
     if _jw_bind and _jw_getattr(_jw_launch, "__func__", None) is _jw_base:
@@ -214,7 +219,7 @@ _STARS: dict[Any, str] = {
 }
 
 
-def _signature_code(parameters: list[inspect.Parameter]) -> str:
+def signature_code(parameters: list[inspect.Parameter]) -> str:
     """The parameter list as source, without defaults: those are set on the generated function."""
     parts: list[str] = []
     starred = False
@@ -230,7 +235,7 @@ def _signature_code(parameters: list[inspect.Parameter]) -> str:
     return ", ".join(parts)
 
 
-def _forward_code(parameters: list[inspect.Parameter]) -> str:
+def forward_code(parameters: list[inspect.Parameter]) -> str:
     """The arguments of a call that passes every parameter on."""
     return ", ".join(
         f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else _STARS.get(p.kind, "") + p.name

@@ -10,10 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Protocol, Self, cast
 
 from jitwarm.errors import DeclarationError, EmptySpaceError
+
+
+class Chooser(Protocol):
+    """Takes the place of domains with one of their values: see `jitwarm.contract.cases`."""
+
+    def choose(self, domain: Any) -> Any:
+        """The value that stands for `domain` now."""
+
+
+# While a function in the "cases" style runs, a domain that it makes is one of its values.
+chooser: ContextVar[Chooser | None] = ContextVar("jitwarm_chooser", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,10 @@ class WarmupIntRange:
     stop: int
     step: int = 1
     advance: Callable[[int], int] | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """The range; one of its integers for a function in the "cases" style."""
+        return cast("Self", _made(cls, args, kwargs))
 
     def values(self) -> Sequence[int]:
         """The integers of the range.
@@ -57,6 +73,10 @@ class WarmupChoices:
     """An explicit finite set of values, each taken as it is: a tuple in it is one value."""
 
     values: tuple[object, ...]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """The choices; one of their values for a function in the "cases" style."""
+        return cast("Self", _made(cls, args, kwargs))
 
     def __init__(self, *values: object) -> None:
         """The values in the order in which they shall be tried."""
@@ -147,6 +167,16 @@ def axis_values(kernel: str, axis: str, value: object) -> Sequence[object]:
                     "domains do not nest"
                 )
     return values
+
+
+def _made(kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A new domain, which Python then initialises, or the value that the context takes for it."""
+    domain: Any = object.__new__(kind)
+    current = chooser.get()
+    if current is None:
+        return domain
+    domain.__init__(*args, **kwargs)
+    return current.choose(domain)
 
 
 def _is_one_value(value: object) -> bool:

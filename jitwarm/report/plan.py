@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from tabulate import tabulate
 
 from jitwarm.jobs import Answer, Warmed
 from jitwarm.record import SCHEMA, FailedKey
+from jitwarm.report.table import kernel_table
 from jitwarm.scenario import Case
 
 HEAD = ["kernel", "registered", "distinct", "points", "keys", "binaries"]
@@ -57,8 +57,7 @@ def plan_text(case: Case, answer: Answer, warmed: Warmed) -> str:
         [r.kernel, r.registrations, r.distinct_registrations, r.points, r.keys, r.backend_keys]
         for r in warmed.rows
     ]
-    align = ("left", *("right",) * (len(HEAD) - 1))
-    table = str(tabulate(rows, HEAD, tablefmt="plain", colalign=align, disable_numparse=True))
+    table = kernel_table(HEAD, rows, [r.backend for r in warmed.rows])
     lines = [case.title, summary, "", table]
     lines += [f"  {r.kernel}: no keys: {r.no_keys_reason}" for r in warmed.rows if r.no_keys_reason]
     lines += [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tabulate import tabulate
-
 from jitwarm.record import ArmRecord, Result
 from jitwarm.report.plan import failure_lines
+from jitwarm.report.table import kernel_table, table
 
 ORDER = ("cold", "loaded", "disk", "compiled")
 
@@ -83,7 +82,8 @@ def _kernels(result: Result) -> str:
     reasons = [
         f"  {k.kernel}: no keys: {k.no_keys_reason}" for k in result.kernels if k.no_keys_reason
     ]
-    return "\n".join([_table(head, [*rows, total]), *reasons])
+    backends = [k.backend for k in result.kernels]
+    return "\n".join([kernel_table(head, rows, backends, total), *reasons])
 
 
 def _arms(result: Result) -> str:
@@ -103,7 +103,7 @@ def _arms(result: Result) -> str:
     ]
     stub = result.device.kind == "stub"
     rows = [_arm(name, result.arms[name], stub=stub) for name in ORDER if name in result.arms]
-    lines = [_table(head, rows)]
+    lines = [table(head, rows)]
     if stub:
         lines.append("compiled         = loaded (no module load on a stub device)")
     else:
@@ -179,10 +179,3 @@ def _verdict(result: Result, folder: str) -> str:
 def _wasted_seconds(result: Result) -> float:
     """Worker seconds of the unreached keys, by their share of their kernel's keys."""
     return sum(k.seconds * k.unreached / k.backend_keys for k in result.kernels if k.backend_keys)
-
-
-def _table(head: list[str], rows: list[list[object]]) -> str:
-    align = ("left", *("right",) * (len(head) - 1))
-    return str(
-        tabulate(rows, headers=head, tablefmt="plain", colalign=align, disable_numparse=True)
-    )

@@ -56,7 +56,24 @@ def with_everything_wrong() -> Result:
     )
 
 
-VARIANTS = {"stub": recorded, "gpu": on_a_gpu, "wrong": with_everything_wrong}
+def with_two_backends() -> Result:
+    """Kernels of two compilers, twins of one name among them, and one kernel without keys."""
+    result = recorded()
+    replace = msgspec.structs.replace
+    backends = ["triton", "-", "fa4", "triton+cutedsl", *["triton"] * (len(result.kernels) - 4)]
+    kernels = tuple(
+        replace(kernel, backend=backend)
+        for kernel, backend in zip(result.kernels, backends, strict=True)
+    )
+    return replace(on_a_gpu(), kernels=kernels)
+
+
+VARIANTS = {
+    "stub": recorded,
+    "gpu": on_a_gpu,
+    "wrong": with_everything_wrong,
+    "backends": with_two_backends,
+}
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -1,11 +1,12 @@
-"""The backend keys that the traffic of scenarios/deepseek-v3.2-dcp.toml needs, as golden text.
+"""The backend keys that the traffic of some scenarios needs, as golden text.
 
-Run as a script it writes the golden file anew: `python tests/zoo/needed_keys.py`. Review the
-difference as you would review code: every line is a binary that a launch asks for.
+Run as a script it writes golden files anew: `python tests/zoo/needed_keys.py [SCENARIO...]`. Review
+the difference as you would review code: every line is a binary that a launch asks for.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,15 +16,26 @@ from jitwarm.scenario import Case
 from jitwarm.scenario_file import load
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "golden" / "deepseek-v3.2-dcp.txt"
-SCENARIO = ROOT / "scenarios" / "deepseek-v3.2-dcp.toml"
+# The scenarios that have a golden file, and which of their cases are in it.
+SELECTED = {
+    "deepseek-v3.2-dcp": "arch=sm90",
+    "deepseek-v4-pro": "seqs=256,arch=sm90",
+    "deepseek-v4-vision": "model=deepseek-v4-flash,arch=sm90",
+}
 
 
-def cases(arch: str) -> list[Case]:
-    return [case for case in load(SCENARIO).cases if case.arch == arch]
+def golden(scenario: str) -> Path:
+    """The golden file of a scenario."""
+    return Path(__file__).parent / "golden" / f"{scenario}.txt"
 
 
-def needed_text(chosen: list[Case]) -> str:
+def cases(scenario: str, selector: str = "") -> tuple[Case, ...]:
+    """The cases of a scenario that a selector names; by default those of its golden file."""
+    loaded = load(ROOT / "scenarios" / f"{scenario}.toml")
+    return loaded.select((selector or SELECTED[scenario],))
+
+
+def needed_text(chosen: tuple[Case, ...]) -> str:
     """A section a case, a line a key with the ranks that need it, sorted."""
     jobs = [(case, rank) for case in chosen for rank in case.replayed_ranks]
     with ThreadPoolExecutor(2) as pool:
@@ -43,4 +55,5 @@ def needed_text(chosen: list[Case]) -> str:
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(needed_text(cases("sm90")))
+    for name in sys.argv[1:] or SELECTED:
+        golden(name).write_text(needed_text(cases(name)))

@@ -13,7 +13,10 @@ from jitwarm.backends.triton.keytext import parse_key
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from needed_keys import GOLDEN, cases, needed_text
+from needed_keys import cases, golden, needed_text
+
+SCENARIO = "deepseek-v3.2-dcp"
+GOLDEN = golden(SCENARIO)
 
 # For every specialised argument that varies at all: the classes that the callers of the model can
 # pass, by hand from the docstrings of the kernels ("Callers and reachable classes"). Ranks 0, 1 and
@@ -50,12 +53,12 @@ REACHABLE = {
 @pytest.mark.triton
 def test_the_traffic_needs_exactly_the_golden_keys(monkeypatch):
     monkeypatch.setenv("PYTHONHASHSEED", "20261")
-    assert needed_text(cases("sm90")) == GOLDEN.read_text()
+    assert needed_text(cases(SCENARIO)) == GOLDEN.read_text()
 
 
 @pytest.mark.triton
 def test_another_architecture_needs_the_same_keys():
-    chosen = [case for case in cases("sm100") if case.parallel.dcp == 2]
+    chosen = cases(SCENARIO, "dcp=2,arch=sm100")
     (section,) = re.findall(r"# dcp=2 arch=sm90.*?\n\n", GOLDEN.read_text() + "\n", re.DOTALL)
     expected = section.replace("cuda:90", "cuda:100").replace("sm90", "sm100")
     assert needed_text(chosen).rstrip() == expected.rstrip()

@@ -11,6 +11,7 @@ from jitwarm.backends.triton.binder import bind_recipe
 from jitwarm.backends.triton.hits import remember
 from jitwarm.backends.triton.naming import function_at
 from jitwarm.backends.triton.recipe import TritonRecipe
+from jitwarm.backends.triton.tuning import Configuration, TunedRecipe, compile_configuration
 from jitwarm.errors import DeviceError, RunError
 
 
@@ -35,7 +36,7 @@ class TritonBackend:
     """Keys, compiles and loads of `TritonRecipe`s on the current device."""
 
     name = "triton"
-    parallel = True
+    parallel = "threads"
 
     def __init__(self) -> None:
         """Nothing is imported or touched before the first key."""
@@ -69,15 +70,23 @@ class TritonBackend:
             torch.cuda.set_device(self._device)
 
     def compile(self, recipe: TritonRecipe) -> Any:
-        """See `compile_recipe`."""
+        """See `compile_recipe`, and for one configuration of an autotuner
+        `compile_configuration`.
+        """
+        if isinstance(recipe, TunedRecipe):
+            return compile_configuration(compile_recipe, recipe)
         return compile_recipe(recipe)
 
-    def load(self, artefact: Any) -> None:
+    def load(self, artefact: Any) -> str:
         """Build the launcher and load the module, so that the first launch pays neither.
 
-        Raises OutOfResources if it cannot.
+        Raises OutOfResources if it cannot. Of a configuration that an autotuner will pass over,
+        says so instead.
         """
+        if isinstance(artefact, Configuration):
+            return artefact.load()
         artefact._init_handles()
+        return ""
 
 
 def _current_device() -> int:

@@ -16,64 +16,50 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from jitwarm.backends import sinks
+from jitwarm.backends.miss import Miss
+from jitwarm.backends.triton import tuning
 from jitwarm.backends.triton.hits import count_miss, remember
 from jitwarm.backends.triton.keytext import key_text, specialization_from_compile
-from jitwarm.backends.triton.miss import Listener, Miss, listener_before, serve
+from jitwarm.backends.triton.miss import Listener, listener_before, serve
 from jitwarm.backends.triton.naming import import_path
 
-
-class Sink(Protocol):
-    """Who wants to know. Called in the thread that launches or compiles."""
-
-    def on_miss(self, miss: Miss) -> Any:
-        """Before the disk cache or the compiler is asked.
-
-        Raising refuses the launch; a returned object is used as the kernel.
-        """
-
-    def on_refused(self, miss: Miss) -> None:
-        """Some sink refused it."""
-
-    def on_compiled(self, miss: Miss) -> None:
-        """After it, whatever the end."""
-
-    def on_loaded(self, kernel: str, text: str, ms: float) -> None:
-        """A launcher was built and a module loaded."""
-
-
-_lock = threading.Lock()
-_sinks: tuple[Sink, ...] = ()
 _local = threading.local()
 _installed: _Installation | None = None
 # Kernels that a sink served instead of compiling: they leave Triton's caches with the sink.
-_served: list[tuple[Sink, Any, int, str, Any]] = []
+_served: list[tuple[sinks.Sink, Any, int, str, Any]] = []
 
 
-def attach(sink: Sink) -> None:
-    """Add a sink; the first one installs the wrappers.
+def install() -> None:
+    """Wrap Triton's hook points, where they are not wrapped by us.
 
-    Raises AttributeError if this Triton lacks a hook point.
+    Raises AttributeError if this Triton lacks one. Called by `sinks`, under its lock.
     """
-    global _sinks, _installed
-    with _lock:
-        if _installed is None:
-            _installed = _Installation()
-        _sinks = (*_sinks, sink)
+    global _installed
+    if _installed is None:
+        _installed = _Installation()
+    tuning.install()
 
 
-def detach(sink: Sink) -> None:
-    """Remove a sink; the last one takes the wrappers out, except where somebody wrapped ours: there
-    ours pass through.
-    """
-    global _sinks, _installed
-    with _lock:
-        _sinks = tuple(other for other in _sinks if other is not sink)
-        _withdraw_served(sink)
-        if not _sinks and _installed is not None:
-            _installed.remove()
-            _installed = None
+def remove() -> None:
+    """Take the wrappers out, except where somebody wrapped ours: there ours pass through."""
+    global _installed
+    if _installed is not None:
+        _installed.remove()
+        _installed = None
+    tuning.remove()
+
+
+def forget(sink: sinks.Sink) -> None:
+    """Take the kernels that `sink` served instead of compiling out of Triton's caches."""
+    for entry in [entry for entry in _served if entry[0] is sink]:
+        _served.remove(entry)
+        _, fn, device, key, kernel = entry
+        caches = fn.device_caches.get(device)
+        if caches is not None and dict.get(caches[0], key) is kernel:
+            del caches[0][key]
 
 
 def prepay() -> None:
@@ -83,26 +69,6 @@ def prepay() -> None:
     from jitwarm.backends.triton.probe import bind_probe
 
     bind_probe()
-
-
-def _withdraw_served(sink: Sink) -> None:
-    for entry in [entry for entry in _served if entry[0] is sink]:
-        _served.remove(entry)
-        _, fn, device, key, kernel = entry
-        caches = fn.device_caches.get(device)
-        if caches is not None and dict.get(caches[0], key) is kernel:
-            del caches[0][key]
-
-
-def _ask(miss: Miss) -> tuple[Sink, Any] | None:
-    """What the sinks say of a miss: nothing, or a kernel to use. All hear of a refusal."""
-    try:
-        answers = [(sink, sink.on_miss(miss)) for sink in _sinks]
-    except BaseException:
-        for sink in _sinks:
-            sink.on_refused(miss)
-        raise
-    return next((answer for answer in answers if answer[1] is not None), None)
 
 
 class _Installation:
@@ -189,7 +155,7 @@ class _Installation:
             remember(fn, device, key, text)
             count_miss(fn, device, key)
             miss = Miss(import_path(fn), text, key)
-            served = _ask(miss)
+            served = sinks.ask(miss)
             if served is not None:
                 sink, kernel = served
                 fn.device_caches[device][0][key] = kernel
@@ -199,8 +165,7 @@ class _Installation:
             try:
                 return serve(miss, compile_natively)
             finally:
-                for sink in _sinks:
-                    sink.on_compiled(miss)
+                sinks.compiled(miss)
 
         return do_compile
 
@@ -213,8 +178,7 @@ class _Installation:
             result = original(kernel)
             ms = (time.perf_counter() - start) * 1e3
             path, text = getattr(kernel, "jitwarm_key", (kernel.name, kernel.name))
-            for sink in _sinks:
-                sink.on_loaded(path, text, ms)
+            sinks.loaded(path, text, ms)
             return result
 
         return init_handles

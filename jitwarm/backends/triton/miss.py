@@ -1,34 +1,17 @@
-"""One in-process miss while Triton serves it: how it ended, and how long each stage took."""
+"""Triton's part of a miss: how Triton served it, and how long each of its stages took."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from jitwarm.events import Kind
+from jitwarm.backends.miss import Miss
 
 Listener = Callable[..., Any]
 
 _local = threading.local()
-
-
-@dataclass(slots=True)
-class Miss:
-    """One in-process miss while it is being served.
-
-    `kind` is None until Triton says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook
-    returned True) are the other ends. `stages` are milliseconds a compiler stage.
-    """
-
-    kernel: str
-    text: str
-    in_process: str
-    kind: Kind | None = None
-    stages: dict[str, float] = field(default_factory=dict)
-    ms: float = 0.0
 
 
 def serve(miss: Miss, compile_natively: Callable[[], Any]) -> Any:

@@ -108,8 +108,12 @@ def _module(fn: Any) -> str:
 
 
 def _innermost(value: Any) -> Any:
-    """The JITFunction inside an autotuner or heuristics; any other object is returned as it is."""
+    """The JITFunction inside an autotuner, heuristics, or an object of ours that says on its type
+    that it `wraps_kernel`; any other object is returned as it is.
+    """
     for _ in range(_MOST_WRAPPERS):
+        if getattr(type(value), "wraps_kernel", None) is True:
+            value = value.kernel
         inner = getattr(value, "fn", None) if _is_kernel(value) else None
         if not _is_kernel(inner):
             return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jitwarm import keys
 
@@ -15,6 +16,8 @@ class TritonRecipe:
     order, tensors as `TensorSpec`; `options` are launch options such as `num_warps` in the order in
     which the launch writes them (the order is part of Triton's in-process key, not of its binary).
     """
+
+    backend: ClassVar[str] = "triton"
 
     kernel: str
     arguments: tuple[tuple[str, object], ...]

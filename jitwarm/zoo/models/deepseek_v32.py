@@ -2,44 +2,59 @@
 (DCP).
 
 What is real: which layer registers what and when, the buffers and how they are sliced, the order
-and arguments of the launches of nine kernels, on this rank. What is generated: the inputs of these
+and arguments of the launches of its kernels, on this rank. What is generated: the inputs of these
 kernels (projections, scores, the gathered parts of the other ranks). What is left out: projections,
-attention, experts and the top-k itself, so no token comes out.
+attention, experts and the top-k itself, so no token comes out. With the option `tokens` on a GPU
+the projections, scores, selection and attention are there too, and a token comes out; see
+`deepseek_v32_tokens`.
 
 Launch order of a step. Once: ComputeSlotMapping; PrepareUniformDecode for a decode part without
 padding; ComputePrefillMetadata; BuildPrefillChunkMetadata for each slice of each prefill chunk. In
-every layer: PackSeq and UnpackSeq around the decode scores; with DCP PackDCPTopkCandidates for the
-decode rows and for each prefill slice; ConvertReqIndexToGlobalIndex for all tokens; with DCP
-CorrectAttnCPOut for the decode tokens.
+every layer: PackSeq and UnpackSeq around the decode scores; with DCP PackDCPTopkCandidates and
+StableTopKFromGatheredCandidates for the decode rows and for each prefill slice;
+ConvertReqIndexToGlobalIndex for all tokens; with DCP CorrectAttnCPOut for the decode tokens; with
+the option `prefill = "fa4"` FA4MLAPrefill for prefills that are no longer than the selection, which
+then select nothing. CompressedSlotMapping is registered as every sparse MLA layer does, and has no
+keys: nothing is compressed here.
+
+Options: `stable_topk` (`"auto"`, `"triton"`, `"cutedsl"`), `prefill` (`"sparse"`, `"fa4"`),
+`tokens` (false), `scale` (1: divides hidden size, query rank and vocabulary of the token path).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 
+from jitwarm.backends.fa4 import library
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
+from jitwarm.zoo.kernels.compressed_slot_mapping import compressed_slot_mapping
 from jitwarm.zoo.kernels.compute_prefill_metadata import compute_prefill_metadata
 from jitwarm.zoo.kernels.compute_slot_mapping import (
     ComputeSlotMapping,
     block_table_width,
     compute_slot_mapping,
 )
-from jitwarm.zoo.kernels.convert_req_index_entry_points import convert, filter_dcp
 from jitwarm.zoo.kernels.convert_req_index_to_global_index import convert_req_index_to_global_index
 from jitwarm.zoo.kernels.correct_attn_cp_out import correct_attn_cp_out
+from jitwarm.zoo.kernels.fa4_mla_prefill import fa4_mla_prefill
 from jitwarm.zoo.kernels.pack_dcp_topk_candidates import pack_dcp_topk_candidates
-from jitwarm.zoo.kernels.pack_seq import PackSeq, pack_seq
+from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, prepare_uniform_decode
-from jitwarm.zoo.kernels.unpack_seq import UnpackSeq, unpack_seq
+from jitwarm.zoo.kernels.stable_topk import stable_topk
+from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
+from jitwarm.zoo.models.deepseek_v32_tokens import DeepSeekV32Tokens, SliceBounds
+from jitwarm.zoo.models.dense_prefill import DensePrefill
 from jitwarm.zoo.models.layer_scratch import LayerScratch
-from jitwarm.zoo.models.prefill_chunks import MAX_SCORES
+from jitwarm.zoo.models.options import OfType, Value, model_options
+from jitwarm.zoo.models.paged_slots import check_own_blocks
+from jitwarm.zoo.models.sparse_mla_launches import SparseMLALaunches
 from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
 
 # Attention backends: whether they attend to the indexer's selection. Only the selected one's
@@ -49,6 +64,12 @@ BACKENDS = {"FLASHMLA_SPARSE": True, "FLASHINFER_MLA_SPARSE": True, "FLASHMLA": 
 PLACEHOLDER_BLOCK_SIZE = 16
 INDEXER_DTYPE = torch.float8_e4m3fn
 WINDOW = 128
+OPTIONS: dict[str, tuple[Value, ...] | OfType] = {
+    "stable_topk": ("auto", "triton", "cutedsl"),
+    "prefill": ("sparse", "fa4"),
+    "tokens": (False, True),
+    "scale": OfType(int, 1),
+}
 
 
 class DeepSeekV32:
@@ -65,12 +86,15 @@ class DeepSeekV32:
         index_topk=2048,
         index_n_heads=64,
         index_head_dim=128,
+        q_lora_rank=1536,
+        vocab_size=129280,
     )
 
     def __init__(self, config: EngineConfig, device: Device) -> None:
         """Build every layer; each registers its kernels.
 
-        Raises `ScenarioError` for an attention backend that the model lacks.
+        Raises `ScenarioError` for an attention backend or an option that the model lacks, and
+        `MissingExtraError` for an option whose library is not installed.
         """
         if config.attention_backend not in BACKENDS:
             raise ScenarioError(
@@ -86,12 +110,19 @@ class DeepSeekV32:
                 "$.parallel.tp",
                 f"tp {config.parallel_config.tensor_parallel_size} does not divide {heads} heads",
             )
+        options = model_options(config, OPTIONS, model="deepseek-v3.2")
         self.config, self.device = config, device.torch_device
         self.sparse = BACKENDS[config.attention_backend]
         parallel, model = config.parallel_config, config.model_config.hf_config
         self.layers = model.num_hidden_layers
         self.world, self.rank = parallel.decode_context_parallel_size, parallel.dcp_rank
         self.local_heads = model.num_attention_heads // parallel.tensor_parallel_size
+        self.stable_topk, self.fa4 = options["stable_topk"], options["prefill"] == "fa4"
+        if self.fa4:
+            library.interface("model deepseek-v3.2")  # its import of seconds belongs to no launch
+        self.emits_token = options["tokens"] and device.kind == "cuda"
+        self.scale = options["scale"]
+        self._check_tokens(tokens=options["tokens"])
         self._register_block_table(PLACEHOLDER_BLOCK_SIZE)
         for index in range(self.layers):
             self._build_layer(f"model.layers.{index}")
@@ -104,8 +135,12 @@ class DeepSeekV32:
                 UnpackSeq.register_warmup()
                 if self.world > 1:
                     pack_dcp_topk_candidates.register_warmup()
+                    stable_topk(self.stable_topk).register_warmup()
         with owner(f"{name}.self_attn"):
+            if self.fa4:
+                fa4_mla_prefill.register_warmup()
             if self.sparse:
+                compressed_slot_mapping.register_warmup()
                 PrepareUniformDecode.register_warmup()
                 build_prefill_chunk_metadata.register_warmup()
                 compute_prefill_metadata.register_warmup()
@@ -125,29 +160,71 @@ class DeepSeekV32:
             for index in range(self.layers):
                 with owner(f"model.layers.{index}.self_attn"):
                     convert_req_index_to_global_index.register_warmup(block_stride_rows=block_size)
-        self.buffers = StepBuffers(self.config, self.device)
+        config, model = self.config, self.config.model_config.hf_config
+        self.buffers = StepBuffers(config, self.device)
         self.scratch = LayerScratch(
-            self.config, self.device, self.local_heads * self.world, INDEXER_DTYPE
+            config, self.device, self.local_heads * self.world, INDEXER_DTYPE
         )
+        self.launches = SparseMLALaunches(config, self.buffers, self.scratch, self.stable_topk)
+        self.dense = None
+        if self.fa4:
+            longest = model.index_topk if self.sparse else config.model_config.max_model_len
+            self.dense = DensePrefill(
+                model,
+                self.local_heads,
+                config.scheduler_config.max_num_batched_tokens,
+                longest,
+                self.device,
+            )
+        self.tokens = None
+        if self.emits_token:
+            self.tokens = DeepSeekV32Tokens(
+                config, self.buffers, self.scratch, self.local_heads, self.scale, self.device
+            )
 
-    def set_up(self) -> None:
+    def set_up(self, headline: Sequence[Batch] = ()) -> None:
         """Every torch operator of a step once: the fill of the buffers, with decodes and a sliced
-        prefill.
+        prefill, and the token path on the batches of the headline.
         """
         limits = self.config.scheduler_config
         if min(limits.max_num_seqs, limits.max_num_batched_tokens) >= 2:
             self.buffers.fill(Batch((1,), (1,), (0,)))
         self.buffers.fill(Batch((1,), (), ()))
         self.scratch.views(1)
+        if self.tokens is not None:
+            for batch in headline:
+                chunks = self.buffers.fill(batch)
+                dense = self.dense.batch(batch) if self.dense is not None else None
+                self.tokens.set_up(batch, chunks, dense)
 
     def step(self, batch: Batch) -> None:
         """Launch the kernels of one step."""
         chunks = self.buffers.fill(batch)
-        self._metadata(batch, chunks)
-        launches = self._layer_launches(batch, chunks)
+        bounds = self._metadata(batch, chunks)
+        dense = self.dense.batch(batch) if self.dense is not None else None
+        launches = self.launches.layer(
+            batch, chunks, sparse=self.sparse, dense_prefill=dense is not None
+        )
+        if self.tokens is not None:
+            self.tokens.step(batch, chunks, bounds, launches, dense)
+            return
+        layer = list(launches)
+        if self.dense is not None and dense is not None:
+            layer += self.dense.launches(dense)
         for _ in range(self.layers):
-            for launch in launches:
+            for launch in layer:
                 launch()
+
+    def _check_tokens(self, *, tokens: bool) -> None:
+        if tokens and (self.world > 1 or not self.sparse):
+            raise ScenarioError(
+                "model deepseek-v3.2",
+                "$.options.tokens",
+                "a token needs the whole context on this rank (dcp 1) and a sparse attention "
+                "backend",
+            )
+        if tokens:
+            check_own_blocks(self.config, "deepseek-v3.2", self.config.cache_config.block_size)
 
     def _register_block_table(self, block_size: int) -> None:
         parallel = self.config.parallel_config
@@ -162,8 +239,12 @@ class DeepSeekV32:
                 ),
             )
 
-    def _metadata(self, batch: Batch, chunks: list[ChunkTensors]) -> None:
-        """The kernels that run once a step."""
+    def _metadata(self, batch: Batch, chunks: list[ChunkTensors]) -> list[SliceBounds]:
+        """The kernels that run once a step.
+
+        All slices are written to one scratch buffer; the token path gets a copy of each.
+        """
+        bounds: list[SliceBounds] = []
         buffers, scratch = self.buffers, self.scratch
         rows, decodes, prefills = len(batch.query_lens), batch.num_decodes, batch.num_prefills
         compute_slot_mapping(
@@ -177,7 +258,7 @@ class DeepSeekV32:
             cp_kv_cache_interleave_size=buffers.interleave,
         )
         if not self.sparse:
-            return
+            return bounds
         if decodes and not batch.padded:
             prepare_uniform_decode(
                 buffers.seq_lens[:decodes],
@@ -213,110 +294,7 @@ class DeepSeekV32:
                     cu_seqlen_ks=scratch.starts[: stop - start],
                     cu_seqlen_ke=scratch.ends[: stop - start],
                 )
-
-    def _layer_launches(
-        self, batch: Batch, chunks: list[ChunkTensors]
-    ) -> list[Callable[[], object]]:
-        """The launches of one layer, in order.
-
-        Their slices are taken once: all layers read the same buffers.
-        """
-        launches: list[Callable[[], object]] = []
-        decodes = batch.num_decodes
-        if self.sparse:
-            if decodes:
-                launches += self._decode_indexer(decodes)
-            if self.world > 1:
-                launches += [
-                    self._prefill_candidates(chunk, *bounds)
-                    for chunk in chunks
-                    for bounds in chunk.chunk.slices
-                ]
-            launches.append(self._convert(batch))
-        if self.world > 1 and decodes:
-            view = self.scratch.views(decodes)
-            launches.append(
-                lambda: correct_attn_cp_out(
-                    view.outputs, view.lses, self.rank, is_base_e=True, vlse=view.vlse
-                )
-            )
-        return launches
-
-    def _decode_indexer(self, decodes: int) -> list[Callable[[], object]]:
-        scratch, lengths = self.scratch, self.buffers.decode_lens[:decodes]
-        queries, packed = scratch.queries[:decodes], scratch.packed_queries[:decodes]
-        selected, topk = scratch.selected[:decodes], scratch.topk[:decodes]
-        launches: list[Callable[[], object]] = [
-            lambda: pack_seq(queries, lengths, packed, max_len=1),
-            lambda: unpack_seq(selected, lengths, topk, total=decodes),
-        ]
-        if self.world > 1:
-            columns = min(
-                -(-self.config.model_config.max_model_len // self.world), MAX_SCORES // decodes
-            )
-            launches.append(self._candidates(decodes, columns, topk, None))
-        return launches
-
-    def _prefill_candidates(
-        self, chunk: ChunkTensors, start: int, stop: int
-    ) -> Callable[[], object]:
-        rows = stop - start
-        return self._candidates(
-            rows, chunk.context, self.scratch.topk[start:stop], self.scratch.starts[:rows]
-        )
-
-    def _candidates(
-        self, rows: int, columns: int, topk: torch.Tensor, row_starts: torch.Tensor | None
-    ) -> Callable[[], object]:
-        scores = self.scratch.scores[: rows * columns].view(rows, columns)
-        packed = self.scratch.candidates[:rows]
-        return lambda: pack_dcp_topk_candidates(
-            scores,
-            topk,
-            row_starts,
-            packed,
-            dcp_rank=self.rank,
-            dcp_world_size=self.world,
-            cp_interleave=self.buffers.interleave,
-        )
-
-    def _convert(self, batch: Batch) -> Callable[[], object]:
-        """Physical rows of the selected tokens: with counts for decodes, in place for a bf16
-        prefill, by rank under DCP.
-        """
-        scratch, buffers, tokens = self.scratch, self.buffers, batch.num_tokens
-        block_size = self.config.cache_config.block_size
-        req_id, table = buffers.req_id[:tokens], buffers.block_table[: len(batch.query_lens)]
-        topk, rows, counts = scratch.topk[:tokens], scratch.rows[:tokens], scratch.counts[:tokens]
-        if self.world > 1:
-            return lambda: filter_dcp(
-                req_id,
-                table,
-                topk,
-                dcp_size=self.world,
-                dcp_rank=self.rank,
-                dcp_interleave=buffers.interleave,
-                block_size=block_size,
-                num_topk_tokens=topk.shape[1],
-                block_stride_rows=block_size,
-                out=rows,
-                valid_counts=counts,
-                return_valid_counts=True,
-            )
-        workspace = batch.num_prefills > 0 and self.config.cache_config.cache_dtype.startswith(
-            "fp8"
-        )
-        counting = workspace or not batch.num_prefills
-        return lambda: convert(
-            req_id,
-            table,
-            topk,
-            block_size=block_size,
-            num_topk_tokens=topk.shape[1],
-            block_stride_rows=block_size,
-            prefill_request_id=scratch.prefill_request_id[:tokens] if workspace else None,
-            workspace_start=scratch.workspace_start if workspace else None,
-            out=rows,
-            valid_counts=counts if counting else None,
-            return_valid_counts=counting,
-        )
+                if self.tokens is not None:
+                    rows = stop - start
+                    bounds.append((scratch.starts[:rows].clone(), scratch.ends[:rows].clone()))
+        return bounds

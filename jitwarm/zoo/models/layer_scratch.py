@@ -66,6 +66,10 @@ class LayerScratch:
         self.candidates = (
             empty(tokens, topk, 2, dtype=torch.float32) if self.world > 1 else empty(0)
         )
+        # Zeros that nobody touches cost no memory on a host, and are valid ids on a GPU.
+        self.gathered = torch.zeros(
+            tokens if self.world > 1 else 0, self.world * topk, 2, device=device
+        )
         self.rows, self.counts = empty(tokens, topk), empty(tokens)
         self.starts, self.ends = empty(tokens), empty(tokens)
         self.token_to_seq = empty(min(rows, tokens) * config.model_config.max_model_len)

@@ -8,6 +8,7 @@ it alone is sliced along its queries.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class PrefillChunk:
 def prefill_chunks(
     query_lens: Sequence[int], seq_lens: Sequence[int], max_scores: int = MAX_SCORES
 ) -> Iterator[PrefillChunk]:
-    """The chunks of prefill requests with these new-token and context lengths."""
+    """The chunks of prefill requests with these new tokens and keys (tokens, or states of some)."""
     first = 0
     while first < len(query_lens):
         last, queries, context = first + 1, query_lens[first], seq_lens[first]
@@ -42,12 +43,22 @@ def prefill_chunks(
             queries += query_lens[last]
             context += seq_lens[last]
             last += 1
-        rows = max(1, min(queries, max_scores // context))
+        # A compressing indexer has no key yet for a short prompt: such a chunk has no scores.
+        rows = max(1, min(queries, max_scores // max(context, 1)))
         slices = tuple((start, min(start + rows, queries)) for start in range(0, queries, rows))
         yield PrefillChunk(
             first, last, tuple(query_lens[first:last]), tuple(seq_lens[first:last]), slices
         )
         first = last
+
+
+def most_keys(longest: int, max_scores: int = MAX_SCORES) -> int:
+    """A bound on the keys of one chunk, if no request has more than `longest`.
+
+    n requests share a chunk only if n times their keys fit the scores, and have n * longest keys at
+    most; the smaller of the two is greatest where they meet.
+    """
+    return max(longest, math.isqrt(longest * max_scores))
 
 
 def local_length(length: int, rank: int, world: int, interleave: int) -> int:

@@ -1,0 +1,159 @@
+"""Who hears of compiles, loads and tunings: one list of sinks for all backends.
+
+A backend tells its events here and asks here before it compiles. Hook points in a compiler's own
+code are in that backend's `hooks` module; they are put in place when the first sink attaches and
+taken out when the last one leaves, so an unwatched process runs the compiler's own code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any, Protocol, cast
+
+from jitwarm.backends.miss import Miss
+
+# The modules with hook points, in the order in which they are installed.
+_HOOKS = tuple(f"jitwarm.backends.{name}.hooks" for name in ("triton", "cutedsl", "fa4"))
+
+
+class Sink(Protocol):
+    """Who wants to know. Called in the thread that launches or compiles."""
+
+    def on_miss(self, miss: Miss) -> Any:
+        """Before the disk cache or the compiler is asked.
+
+        Raising refuses the launch; a returned object is used as the kernel.
+        """
+
+    def on_refused(self, miss: Miss) -> None:
+        """Some sink refused it."""
+
+    def on_compiled(self, miss: Miss) -> None:
+        """After it, whatever the end."""
+
+    def on_loaded(self, kernel: str, text: str, ms: float) -> None:
+        """A module was loaded, and made ready to launch."""
+
+    def on_tuned(self, kernel: str, text: str, ms: float) -> None:
+        """Configurations of a kernel were timed against each other."""
+
+
+class Hooks(Protocol):
+    """The hook points of one compiler."""
+
+    def install(self) -> None:
+        """Put the hooks in place, where they are not.
+
+        Does nothing where the compiler was not imported. Raises AttributeError if this version of
+        it lacks a hook point.
+        """
+
+    def remove(self) -> None:
+        """Put back what was there."""
+
+    def forget(self, sink: Sink) -> None:
+        """Drop what this sink served in the compiler's caches."""
+
+
+_lock = threading.RLock()
+_sinks: tuple[Sink, ...] = ()
+
+
+def attach(sink: Sink) -> None:
+    """Add a sink; the first one installs the hooks of every compiler in this process.
+
+    Raises AttributeError if a compiler lacks a hook point: then nothing is attached.
+    """
+    global _sinks
+    with _lock:
+        if not _sinks:
+            _install_all()
+        _sinks = (*_sinks, sink)
+
+
+def detach(sink: Sink) -> None:
+    """Remove a sink; the last one takes the hooks out, except where somebody wrapped ours: there
+    ours pass through.
+    """
+    global _sinks
+    with _lock:
+        _sinks = tuple(other for other in _sinks if other is not sink)
+        for hooks in _all_hooks():
+            hooks.forget(sink)
+            if not _sinks:
+                hooks.remove()
+
+
+def only(sink: Sink) -> None:
+    """Make `sink` the only one, for a forked child: its parent's sinks live on in the parent.
+
+    The lock of the parent may be held by one of its threads, which is not here to release it.
+    """
+    global _sinks, _lock
+    _lock = threading.RLock()
+    _sinks = (sink,)
+    for hooks in _all_hooks():
+        hooks.install()
+
+
+def active() -> bool:
+    """Whether anybody watches."""
+    return bool(_sinks)
+
+
+def refresh() -> None:
+    """Watch compilers too that were imported since the first sink attached."""
+    with _lock:
+        if _sinks:
+            for hooks in _all_hooks():
+                hooks.install()
+
+
+def ask(miss: Miss) -> tuple[Sink, Any] | None:
+    """What the sinks say of a miss: None, or a sink and a kernel to use instead of a compile.
+
+    Raises what a sink raises to refuse it, after all of them heard of the refusal.
+    """
+    sinks = _sinks
+    try:
+        answers = [(sink, sink.on_miss(miss)) for sink in sinks]
+    except BaseException:
+        for sink in sinks:
+            sink.on_refused(miss)
+        raise
+    return next((answer for answer in answers if answer[1] is not None), None)
+
+
+def compiled(miss: Miss) -> None:
+    """Tell the end of a miss: `miss.kind`, `miss.ms` and `miss.stages` are set."""
+    for sink in _sinks:
+        sink.on_compiled(miss)
+
+
+def loaded(kernel: str, text: str, ms: float) -> None:
+    """Tell of a load of the key `text`; `ms` is wall time."""
+    for sink in _sinks:
+        sink.on_loaded(kernel, text, ms)
+
+
+def tuned(kernel: str, text: str, ms: float) -> None:
+    """Tell of a tuning of the key `text`; `ms` is wall time, compiles inside it included."""
+    for sink in _sinks:
+        sink.on_tuned(kernel, text, ms)
+
+
+def _all_hooks() -> list[Hooks]:
+    return [cast("Hooks", importlib.import_module(name)) for name in _HOOKS]
+
+
+def _install_all() -> None:
+    installed: list[Hooks] = []
+    try:
+        for hooks in _all_hooks():
+            hooks.install()
+            installed.append(hooks)
+    except BaseException:
+        for hooks in installed:
+            hooks.remove()
+        raise

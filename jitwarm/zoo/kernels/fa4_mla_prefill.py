@@ -1,0 +1,266 @@
+"""FA4MLAPrefill: attention of MLA's prefill over expanded keys and values.
+
+Requests lie one behind the other, without padding; scale = qk_dim ** -0.5. Causal for the new
+tokens (as many keys as queries a request), not causal for a chunk of context, whose result is
+merged by its log-sum-exp.
+
+Shapes: q [Tq, H, QK], k [Tk, H, QK], v [Tk, H, V], cu_q and cu_k int32 [B + 1]; out [Tq, H, V];
+lse float32 [H, Tq]. bfloat16 or float16. v is a slice of the joint projection [Tk, H, nope + V]:
+any strides that are multiples of 16 bytes are taken as they are, others are copied by the library.
+Head dims (QK, V): SM90 multiples of 8 up to 256; SM100 the same up to 128, (192, 128), (256, 256).
+
+Callers and reachable classes
+-----------------------------
+Each MLA layer: once for the new tokens, once for each chunk of context. What the library keys on:
+
+* q, k, v: fresh, v a slice with a stride of nope + V a head. Classes: the dtype, both head dims.
+* causal, return_lse: all four combinations are declared. Classes: 4.
+* max_q, max_k, the batch: on SM100 one or two query tiles, persistent or not, split or not. A
+  batch of more than 256 prefills would be another class, which is not declared: it takes a table
+  of requests.
+* num_splits: 0 lets the library choose, 1 (batch-invariant) does not. On SM90 the library splits
+  never, whatever is asked.
+
+The declared keys are probes, points that together reach every binary: the library's own key is
+coarser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from jitwarm import device
+from jitwarm.backends.fa4.kernel import FA4JitKernel, starts_of_requests
+from jitwarm.backends.fa4.launch import forward
+from jitwarm.backends.fa4.recipe import FA4Recipe
+from jitwarm.contract import NoKeys, zip_inputs
+from jitwarm.declare import TensorSpec
+from jitwarm.declare.tensor import dtype_name
+from jitwarm.errors import BindingError
+
+Shape = tuple[int, int, int]
+PROBES = ((1, 128), (129, 512), (1, 4096), (129, 4096), (1, 8192), (129, 8192))
+LIBRARY_VERSION = 4
+
+
+class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
+    """Prefill attention with more dims in queries and keys than in values."""
+
+    @dataclass(frozen=True, slots=True)
+    class CompileKey:
+        """One probe: the shapes and arguments of a call of one request."""
+
+        q_shape: Shape
+        k_shape: Shape
+        v_shape: Shape
+        q_dtype: str
+        max_seqlen_q: int
+        max_seqlen_k: int
+        softmax_scale: float
+        causal: bool
+        fa_version: int
+        v_stride: Shape | None
+        cu_seqlens_q_shape: tuple[int]
+        cu_seqlens_k_shape: tuple[int]
+        window_size: tuple[int, int] | None
+        return_softmax_lse: bool
+        num_splits: int
+
+    def dispatch(
+        self,
+        *,
+        num_heads: int,
+        qk_nope_head_dim: int,
+        qk_head_dim: int,
+        v_head_dim: int,
+        dtype: str,
+        max_q: int,
+        max_k: int,
+        causal: bool,
+        return_lse: bool,
+        num_splits: int,
+    ) -> CompileKey:
+        """The probe of one request with `max_q` queries and `max_k` keys."""
+        joint = qk_nope_head_dim + v_head_dim
+        return self.CompileKey(
+            (max_q, num_heads, qk_head_dim),
+            (max_k, num_heads, qk_head_dim),
+            (max_k, num_heads, v_head_dim),
+            dtype,
+            max_q,
+            max_k,
+            qk_head_dim**-0.5,
+            causal,
+            LIBRARY_VERSION,
+            (num_heads * joint, joint, 1),
+            (2,),
+            (2,),
+            None,
+            return_lse,
+            num_splits,
+        )
+
+    def get_warmup_keys(
+        self, config: Any, *, batch_invariant: bool | None = None
+    ) -> list[CompileKey] | NoKeys:
+        """The probes of this device.
+
+        `batch_invariant` forbids splits, whose number depends on the batch (default: the
+        configuration's option of that name, else False).
+        """
+        hf = config.model_config.hf_config
+        heads = hf.num_attention_heads // config.parallel_config.tensor_parallel_size
+        qk, v = hf.qk_nope_head_dim + hf.qk_rope_head_dim, hf.v_head_dim
+        arch = device.current().arch
+        if batch_invariant is None:
+            batch_invariant = bool(dict(config.options).get("batch_invariant", False))
+        if heads <= 0:
+            return NoKeys(f"no heads on this rank ({heads})")
+        if not _has_kernel(arch, qk, v):
+            return NoKeys(f"flash-attn-4 has no kernel for head dims ({qk}, {v}) on {arch}")
+        if arch.startswith("sm12") and not batch_invariant:
+            return NoKeys(f"flash-attn-4 cannot split on {arch}: batch-invariant mode only")
+        splits_allowed = not batch_invariant
+        dtype = dtype_name(config.model_config.dtype)
+
+        def declared(max_k: int) -> bool:
+            if max_k < 4096:
+                return True
+            if max_k == 4096:
+                return splits_allowed
+            return splits_allowed and arch != "sm90" and qk != v
+
+        return self._trace_dispatch(self.dispatch)(
+            zip_inputs(*({"max_q": q, "max_k": k} for q, k in PROBES)),
+            num_heads=heads,
+            qk_nope_head_dim=hf.qk_nope_head_dim,
+            qk_head_dim=qk,
+            v_head_dim=v,
+            dtype=dtype if dtype in {"bfloat16", "float16"} else "bfloat16",
+            causal=(False, True),
+            return_lse=(False, True),
+            num_splits=1 if batch_invariant else 0,
+            _when=declared,
+        )
+
+    def recipe(self, key: CompileKey) -> FA4Recipe:
+        """A call of this key with two tokens: the library keys on the limits, which are arguments
+        of their own.
+        """
+        tensors = {
+            "q": TensorSpec(key.q_dtype, shape=(2, *key.q_shape[1:])),
+            "k": TensorSpec(key.q_dtype, shape=(2, *key.k_shape[1:])),
+            "v": TensorSpec(key.q_dtype, shape=(2, *key.v_shape[1:]), strides=key.v_stride),
+        }
+        return FA4Recipe(
+            tuple(
+                _arguments(
+                    **tensors,
+                    cu_q=TensorSpec("int32", shape=key.cu_seqlens_q_shape, init=starts_of_requests),
+                    cu_k=TensorSpec("int32", shape=key.cu_seqlens_k_shape, init=starts_of_requests),
+                    max_q=key.max_seqlen_q,
+                    max_k=key.max_seqlen_k,
+                    causal=key.causal,
+                    return_lse=key.return_softmax_lse,
+                    num_splits=_allowed(key.num_splits),
+                ).items()
+            )
+        )
+
+    def __call__(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        cu_q: torch.Tensor,
+        cu_k: torch.Tensor,
+        max_q: int,
+        max_k: int,
+        *,
+        causal: bool,
+        return_lse: bool = False,
+        num_splits: int = 0,
+    ) -> Any:
+        """Attend; returns out, or (out, lse).
+
+        `num_splits=1` is batch-invariant mode.
+        Raises `BindingError` (a ValueError) for tensors that do not fit each other.
+        """
+        if (
+            q.shape[1:] != k.shape[1:]
+            or k.shape[:2] != v.shape[:2]
+            or cu_q.shape != cu_k.shape
+            or not q.dtype == k.dtype == v.dtype
+        ):
+            raise BindingError(
+                f"{self.kernel_name}: needs q [Tq, H, QK], k [Tk, H, QK] and v [Tk, H, V] of one "
+                f"dtype, cu_q and cu_k of one length, got {tuple(q.shape)} {q.dtype}, "
+                f"{tuple(k.shape)} {k.dtype}, {tuple(v.shape)} {v.dtype}, {tuple(cu_q.shape)} and "
+                f"{tuple(cu_k.shape)}"
+            )
+        out, lse = forward(
+            **_arguments(
+                q=q,
+                k=k,
+                v=v,
+                cu_q=cu_q,
+                cu_k=cu_k,
+                max_q=max_q,
+                max_k=max_k,
+                causal=causal,
+                return_lse=return_lse,
+                num_splits=_allowed(num_splits),
+            )
+        )
+        return (out, lse) if return_lse else out
+
+
+def _arguments(
+    *,
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_q: Any,
+    cu_k: Any,
+    max_q: int,
+    max_k: int,
+    causal: bool,
+    return_lse: bool,
+    num_splits: int,
+) -> dict[str, Any]:
+    """The library's arguments: warm-up and serving pass the same ones."""
+    return {
+        "q": q,
+        "k": k,
+        "v": v,
+        "cu_seqlens_q": cu_q,
+        "cu_seqlens_k": cu_k,
+        "max_seqlen_q": max_q,
+        "max_seqlen_k": max_k,
+        "softmax_scale": q.shape[-1] ** -0.5,
+        "causal": causal,
+        "num_splits": num_splits,
+        "return_lse": return_lse,
+    }
+
+
+def _allowed(num_splits: int) -> int:
+    """What to ask of the library: where it cannot split, letting it choose fails."""
+    return num_splits if device.current().arch.startswith(("sm10", "sm11")) else 1
+
+
+def _has_kernel(arch: str, qk: int, v: int) -> bool:
+    """Whether version 4 of the library has these head dims, multiples of 8, on `arch`."""
+    if qk % 8 or v % 8 or min(qk, v) < 8:
+        return False
+    if arch == "sm90":
+        return max(qk, v) <= 256
+    if arch.startswith("sm10"):
+        return max(qk, v) <= 128 or (qk, v) in {(192, 128), (256, 256)}
+    return arch.startswith("sm12")
+
+
+fa4_mla_prefill = FA4MLAPrefillKernel()

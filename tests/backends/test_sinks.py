@@ -1,0 +1,191 @@
+"""The sinks of all backends: who is told, in which order, and what is installed for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitwarm import backends
+from jitwarm.backends import backend_of, launches, sinks
+from jitwarm.backends.miss import Miss, being_served, serving
+from jitwarm.errors import UsageError
+
+
+class Sink:
+    def __init__(self, answer=None):
+        self.answer, self.heard = answer, []
+
+    def on_miss(self, miss):
+        self.heard.append(("miss", miss.text))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def on_refused(self, miss):
+        self.heard.append(("refused", miss.text))
+
+    def on_compiled(self, miss):
+        self.heard.append((miss.kind, miss.text))
+
+    def on_loaded(self, kernel, text, ms):
+        self.heard.append(("load", kernel, text, ms))
+
+    def on_tuned(self, kernel, text, ms):
+        self.heard.append(("tune", kernel, text, ms))
+
+
+class Hooks:
+    """Stands for the hook points of a compiler."""
+
+    def __init__(self, log, name, error=None):
+        self.log, self.name, self.error = log, name, error
+
+    def install(self):
+        if self.error:
+            raise self.error
+        self.log.append(f"+{self.name}")
+
+    def remove(self):
+        self.log.append(f"-{self.name}")
+
+    def forget(self, sink):
+        self.log.append(f"{self.name} forgets")
+
+
+@pytest.fixture
+def log(monkeypatch):
+    assert not sinks.active()
+    log = []
+    hooks = [Hooks(log, "one"), Hooks(log, "two")]
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: hooks)
+    return log
+
+
+@pytest.fixture
+def attached(log):
+    added = []
+
+    def attach(*given):
+        for sink in given:
+            sinks.attach(sink)
+            added.append(sink)
+        return given
+
+    yield attach
+    for sink in added:
+        sinks.detach(sink)
+    assert not sinks.active()
+
+
+def test_hooks_come_with_the_first_sink_and_go_with_the_last(log):
+    first, second = Sink(), Sink()
+    sinks.attach(first)
+    sinks.attach(second)
+    assert log == ["+one", "+two"] and sinks.active()
+    sinks.detach(first)
+    assert log[2:] == ["one forgets", "two forgets"] and sinks.active()
+    sinks.detach(second)
+    assert log[4:] == ["one forgets", "-one", "two forgets", "-two"] and not sinks.active()
+
+
+def test_one_compiler_without_a_hook_point_leaves_nothing_installed(log, monkeypatch):
+    hooks = [Hooks(log, "one"), Hooks(log, "two", AttributeError("no such method"))]
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: hooks)
+    with pytest.raises(AttributeError, match="no such method"):
+        sinks.attach(Sink())
+    assert log == ["+one", "-one"] and not sinks.active()
+
+
+def test_refresh_installs_for_those_who_watch(log, attached):
+    sinks.refresh()
+    assert log == []
+    attached(Sink())
+    del log[:]
+    sinks.refresh()
+    assert log == ["+one", "+two"]
+
+
+def test_everybody_is_told(attached):
+    one, other = attached(Sink(), Sink())
+    miss = Miss("k", "k[]", kind="compile")
+    assert sinks.ask(miss) is None
+    sinks.compiled(miss)
+    sinks.loaded("k", "k[]", 1.0)
+    sinks.tuned("k", "k[]", 2.0)
+    expected = [
+        ("miss", "k[]"),
+        ("compile", "k[]"),
+        ("load", "k", "k[]", 1.0),
+        ("tune", "k", "k[]", 2.0),
+    ]
+    assert one.heard == other.heard == expected
+
+
+def test_the_first_answer_counts(attached):
+    _, answering, other = attached(Sink(), Sink("kernel"), Sink("other kernel"))
+    assert sinks.ask(Miss("k", "k[]")) == (answering, "kernel")
+    assert other.heard == [("miss", "k[]")]
+
+
+def test_everybody_hears_of_a_refusal(attached):
+    before, _, after = attached(Sink(), Sink(LookupError("not now")), Sink())
+    with pytest.raises(LookupError, match="not now"):
+        sinks.ask(Miss("k", "k[]"))
+    assert before.heard == [("miss", "k[]"), ("refused", "k[]")]
+    assert after.heard == [("refused", "k[]")]
+
+
+def test_a_child_tells_its_own_sink_only(attached, monkeypatch):
+    (parents,) = attached(Sink())
+    own = Sink()
+    with monkeypatch.context() as patch:
+        patch.setattr(sinks, "_sinks", ())
+        patch.setattr(sinks, "_lock", None)  # as if some thread of the parent had taken it for good
+        sinks.only(own)
+        sinks.loaded("k", "k[]", 1.0)
+    assert own.heard == [("load", "k", "k[]", 1.0)] and parents.heard == []
+
+
+def test_serving_times_a_miss_and_says_how_it_ended():
+    outer, inner = Miss("k", "outer"), Miss("k", "inner")
+    with serving(outer):
+        assert being_served() is outer
+        with pytest.raises(ZeroDivisionError), serving(inner):
+            1 / (being_served() is not inner)
+        assert being_served() is outer
+        outer.kind = "disk_hit"
+    assert being_served() is None
+    assert (outer.kind, inner.kind) == ("disk_hit", "failed")
+    assert outer.ms >= inner.ms >= 0
+    with serving(Miss("k", "k")) as miss:
+        pass
+    assert miss.kind == "compile"
+
+
+def test_launches_are_counted_while_somebody_counts():
+    launches.count("k[]")
+    assert launches.counts() == {} and not launches.counting()
+    launches.start_counting()
+    launches.start_counting()
+    launches.count("k[]")
+    launches.stop_counting()
+    launches.count("k[]")
+    assert launches.counts() == {"k[]": 2} and launches.counting()
+    launches.stop_counting()
+    assert launches.counts() == {} and not launches.counting()
+
+
+def test_a_recipe_names_its_backend():
+    class Plain:
+        pass
+
+    class Wrong:
+        backend = "cutdsl"
+
+    assert backend_of(Plain()).name == "opaque"
+    with pytest.raises(UsageError, match=r"Wrong: no backend is called 'cutdsl'.*triton, cutedsl"):
+        backend_of(Wrong())
+    for name in ("triton", "cutedsl", "opaque"):
+        recipe = type("Recipe", (), {"backend": name})()
+        assert backend_of(recipe).name == name
+        assert backend_of(recipe) is backend_of(recipe)
+        assert backends.backend_of(recipe).parallel in ("threads", "processes", "")
