@@ -26,7 +26,7 @@ from jitwarm import __version__, atomic
 from jitwarm.assemble import assemble
 from jitwarm.device import check_request, gpu_arch
 from jitwarm.errors import JitwarmError, ScenarioError, UsageError, WorkerError
-from jitwarm.harness import Measured, Settings, measure, plan_case, warm_case
+from jitwarm.harness import ARMS, Measured, Settings, measure, plan_case, warm_case
 from jitwarm.jobs import Answer
 from jitwarm.model import check_model
 from jitwarm.monitor import MODES
@@ -267,6 +267,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         device=_device_kind(options),
         threads=options.jobs,
         monitor=getattr(options, "monitor", "record"),
+        arms=getattr(options, "arms", ARMS),
     )
 
 
@@ -308,6 +309,14 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _arms(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in ARMS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown arm {unknown[0]!r}: use {', '.join(ARMS)}")
+    return names
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -328,6 +337,7 @@ def _parser() -> argparse.ArgumentParser:
     run = _case_options(_command(commands, "run", _run, main_job))
     add = run.add_argument
     add("--samples", type=_positive, default=1, help="fresh processes an arm (3 give a spread)")
+    add("--arms", type=_arms, default=ARMS, help="arms beside loaded, as in cold,compiled (all)")
     add("--monitor", choices=MODES[1:], default="record", help="what a late compile does")
     add("--out", default="reports/out", help="where results are written (default reports/out)")
     _case_options(_command(commands, "plan", _plan, "the keys of every rank; compiles nothing"))

@@ -27,6 +27,8 @@ from jitwarm.scenario import Case
 # Steps of the arms whose coverage is not asked for: enough for the headline's repeats.
 SHORT = 50
 SIDE_BY_SIDE = 2
+# In this order: `disk` needs the caches that `loaded` fills. `compiled` differs on a GPU only.
+ARMS = ("cold", "loaded", "disk", "compiled")
 # What a model prints is a note: our stdout is for data alone.
 STDERR = 2
 # The command of a measuring process, without the paths of its job and its reply.
@@ -36,7 +38,7 @@ WORKER = (sys.executable, "-m", "jitwarm.worker")
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How to run: samples an arm, steps of the traffic (None: the scenario's), device kind, compile
-    threads, monitor mode.
+    threads, monitor mode, and which arms. Arm `loaded` is always run: coverage is of it.
     """
 
     samples: int = 1
@@ -44,6 +46,7 @@ class Settings:
     device: str = "stub"
     threads: int | None = None
     monitor: str = "record"
+    arms: tuple[str, ...] = ARMS
 
     def steps_of(self, case: Case) -> int:
         """Steps of the coverage replays."""
@@ -68,7 +71,10 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
     Raises `ArmFailed` if arm `loaded` has no answer, because then there is nothing to report; any
     other failure is kept.
     """
-    arms = ["cold", "loaded", "disk"] + (["compiled"] if settings.device == "cuda" else [])
+    wanted = {"loaded", *settings.arms}
+    if settings.device != "cuda":
+        wanted.discard("compiled")
+    arms = [arm for arm in ARMS if arm in wanted]
     answers: dict[str, list[Answer]] = {arm: [] for arm in arms}
     failures: list[str] = []
     with _scratch() as scratch:

@@ -38,7 +38,17 @@ from jitwarm.report.progress import show_progress
 from jitwarm.traffic import Replay, replay
 from jitwarm.warm import WarmReport, warm
 
-PACKAGES = ("jitwarm", "torch", "triton", "numpy", "msgspec")
+PACKAGES = (
+    "jitwarm",
+    "torch",
+    "triton",
+    "numpy",
+    "msgspec",
+    "nvidia-cutlass-dsl",
+    "apache-tvm-ffi",
+    "flash-attn-4",
+    "quack-kernels",
+)
 # Environment variables that change what Triton compiles without being part of a launch.
 SETTINGS = (
     "TRITON_DEFAULT_FP_FUSION",
@@ -46,6 +56,15 @@ SETTINGS = (
     "TRITON_DEBUG",
     "PTXAS_OPTIONS",
     "TRITON_OVERRIDE_ARCH",
+    "CUTE_DSL_ARCH",
+    "CUTE_DSL_LINEINFO",
+    "CUTE_DSL_DEBUG",
+    "CUTE_DSL_COMPILER_OPT",
+    "CUTE_DSL_COMPILER_BACKEND",
+    "CUTE_DSL_ENABLE_ASSERTIONS",
+    "FLASH_ATTENTION_ARCH",
+    "FLASH_ATTENTION_NUM_SMS",
+    "FA_LOG_LEVEL",
 )
 
 

@@ -25,14 +25,22 @@ def _head(result: Result) -> str:
         if device.kind == "stub"
         else f"{device.name}, driver {device.driver}"
     )
-    funnel = result.funnel
+    funnel, options = result.funnel, result.case.get("options") or {}
+    chosen = " ".join(f"{name}={_plain(value)}" for name, value in options.items())
+    chosen = f"options: {chosen}\n" if chosen else ""
     return (
         f"{result.scenario}  {axes or device.arch}     {note}\n"
+        f"{chosen}"
         f"{funnel.layers} layers: {funnel.registrations} registrations -> "
         f"{funnel.distinct_registrations} distinct "
         f"({funnel.dedup_ratio:.1f}x) -> {funnel.keys} keys -> {funnel.backend_keys} binaries; "
         f"{_ready(result)}"
     )
+
+
+def _plain(value: object) -> str:
+    """A value as a scenario file writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _ready(result: Result) -> str:

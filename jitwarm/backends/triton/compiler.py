@@ -23,7 +23,14 @@ def compile_recipe(recipe: TritonRecipe) -> Any:
     `jit_cache_hook` skipped it.
     """
     fn = function_at(recipe.kernel)
-    kernel = fn.run(grid=(1,), warmup=True, **dict(recipe.arguments), **dict(recipe.options))
+    launch = dict(recipe.arguments) | dict(recipe.options)
+    try:
+        kernel = fn.run(grid=(1,), warmup=True, **launch)
+    except SystemError:
+        # Python before 3.11.8 and 3.12.2 now and then breaks an `ast.parse` when several threads
+        # parse at once (CPython issue 106905; met once in some twenty runs on 3.11.7). What is
+        # broken is that call alone.
+        kernel = fn.run(grid=(1,), warmup=True, **launch)
     if kernel is None:
         raise RunError(
             f"{recipe.kernel}: a jit_cache_hook skipped this compile; remove the hook before "
