@@ -79,7 +79,13 @@ def test_a_request_that_only_the_model_can_refuse_writes_nothing_either(tmp_path
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run"], ["fly", SCENARIO], ["run", SCENARIO, "--steps", "0"]]
+    "arguments",
+    [
+        ["run"],
+        ["fly", SCENARIO],
+        ["run", SCENARIO, "--steps", "0"],
+        ["run", SCENARIO, "--arms", "warm"],
+    ],
 )
 def test_argparse_exits_with_2(arguments):
     with pytest.raises(SystemExit) as stopped:

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jitwarm import harness
@@ -77,6 +78,22 @@ def test_every_job_of_a_case_is_answered(stand_in, tmp_path):
     log = (tmp_path / "log").read_text().split()
     assert log[:3] == ["cold-0", "loaded-0", "disk-0"]
     assert sorted(log[3:]) == ["loaded-1", "loaded-7", "plan-0"]
+
+
+@pytest.mark.parametrize(
+    ("device", "arms", "run"),
+    [
+        ("stub", ("loaded",), ["loaded"]),
+        ("stub", ("compiled", "disk"), ["loaded", "disk"]),  # nothing to load on a stub
+        ("cuda", ("compiled", "cold"), ["cold", "loaded", "compiled"]),
+        ("cuda", harness.ARMS, ["cold", "loaded", "disk", "compiled"]),
+    ],
+)
+def test_the_arms_that_were_asked_for_and_loaded(stand_in, tmp_path, device, arms, run):
+    one = msgspec.structs.replace(EIGHT, parallel=Parallel())
+    measured = measure(one, Settings(device=device, arms=arms), silent)
+    assert list(measured.arms) == run
+    assert (tmp_path / "log").read_text().split() == [f"{arm}-0" for arm in run]
 
 
 @pytest.mark.parametrize("code", ["2", "3"])

@@ -65,7 +65,8 @@ def with_two_backends() -> Result:
         replace(kernel, backend=backend)
         for kernel, backend in zip(result.kernels, backends, strict=True)
     )
-    return replace(on_a_gpu(), kernels=kernels)
+    options = {"stable_topk": "auto", "tokens": True, "scale": 2}
+    return replace(on_a_gpu(), kernels=kernels, case=result.case | {"options": options})
 
 
 VARIANTS = {

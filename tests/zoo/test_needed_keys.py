@@ -34,6 +34,7 @@ REACHABLE = {
     ("pack_dcp_topk_candidates", "DCP_RANK"): {f"constexpr={r}" for r in (0, 1, 3, 7)},
     ("pack_dcp_topk_candidates", "DCP_WORLD_SIZE"): {f"constexpr={w}" for w in (2, 4, 8)},
     ("pack_dcp_topk_candidates", "HAS_ROW_STARTS"): {"constexpr=False", "constexpr=True"},
+    ("stable_topk_triton", "NUM_CANDIDATES"): {f"constexpr={2048 * w}" for w in (2, 4, 8)},
     ("compute_slot_mapping", "TOTAL_CP_RANK"): {f"constexpr={r}" for r in (0, 1, 3, 7)},
     ("compute_slot_mapping", "TOTAL_CP_WORLD_SIZE"): {f"constexpr={w}" for w in (1, 2, 4, 8)},
     ("convert_req_index_to_global_index", "valid_count_ptr"): {"*i32/D", "constexpr=None"},
@@ -73,7 +74,7 @@ def test_every_reachable_class_of_every_specialised_argument_occurs():
             path, fields = parse_key(line.partition(": ")[2])
             parsed.append((path.split(".")[-2], fields))
             fields_of[parsed[-1][0]].update(fields)
-    assert len(fields_of) == 9
+    assert len(fields_of) == 10
     for kernel, fields in parsed:
         for name in fields_of[kernel]:
             seen[kernel, name].add(fields.get(name))

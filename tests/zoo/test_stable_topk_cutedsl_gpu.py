@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from jitwarm import device
+from jitwarm.monitor import Monitor
 from jitwarm.zoo.kernels.stable_topk import stable_topk, stable_topk_from_gathered_candidates
 from jitwarm.zoo.kernels.stable_topk_cutedsl import StableTopKCuTeDSLKernel, stable_topk_cutedsl
 from jitwarm.zoo.kernels.stable_topk_triton import stable_topk_triton
@@ -274,16 +275,16 @@ def test_it_can_be_captured(rng):
         assert not problem, problem
 
 
-def test_a_warmed_key_neither_compiles_nor_loads_at_its_first_launch(rng, monkeypatch):
+def test_a_warmed_key_neither_compiles_nor_loads_at_its_first_launch(rng):
     kernel = StableTopKCuTeDSLKernel()
     key = kernel.dispatch(topk=512, num_candidates=1024)
     executor = kernel.compile(key)
     assert kernel.load(key) == "", "it has a scratch launch"
-    loads = []
-    monkeypatch.setattr(kernel, "_first_launch", lambda *given: loads.append(given))
     gathered = random_rows(rng, 7, 1024)
-    found = kernel(torch.from_numpy(gathered).cuda(), topk=512)
-    assert not loads and kernel._compiled_cache[key] is executor
+    with Monitor("record") as monitor:
+        found = kernel(torch.from_numpy(gathered).cuda(), topk=512)
+    assert monitor.events == []
+    assert kernel._compiled_cache[key] is executor
     problem = differences(found.cpu().numpy(), gathered, 512)
     assert not problem, problem
 
