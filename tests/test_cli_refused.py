@@ -5,6 +5,7 @@ that scenario, never the others.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,30 @@ def folder(tmp_path, monkeypatch):
     for name, model in (("before", "Plain"), ("needy", "Needy"), ("zero", "Plain")):
         (scenarios / f"{name}.toml").write_text(TWO_CASES.format(name=name, model=model))
     return tmp_path
+
+
+BLOCKED = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "flash_attn":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+"""
+
+
+@pytest.mark.parametrize("name", ["inkling", "mla-prefill"])
+def test_a_shipped_model_without_its_library(tmp_path, monkeypatch, capfd, name):
+    monkeypatch.setattr("jitwarm.device._nvidia_smi", lambda field: None)
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+    assert main(["plan", str(ROOT / "scenarios" / f"{name}.toml"), "--device", "stub"]) == 2
+    assert capfd.readouterr() == (
+        "",
+        f"jitwarm: scenario {name} needs flash-attn-4: pip install 'jitwarm[fa4]'\n",
+    )
 
 
 def names(out):

@@ -89,7 +89,12 @@ STUB = Device("stub", "sm90", "", "")
     ("scenario", "case", "totals", "kernels"),
     [
         ("deepseek-v4-pro", "seqs=256,arch=sm100", (61, 367, 10, 178, 178), PRO | TABLES),
-        ("deepseek-v4-flash", "seqs=256,arch=sm90", (43, 257, 10, 178, 178), FLASH | TABLES),
+        (
+            "deepseek-v4-flash",
+            "seqs=1024,arch=sm90",
+            (43, 257, 10, 180, 180),
+            FLASH | TABLES | {"ComputePrefillMetadata": (43, 1, 11, 11)},
+        ),
         (
             "deepseek-v4-vision",
             "model=deepseek-v4-flash,arch=sm90",
@@ -107,19 +112,9 @@ def test_the_funnel(scenario, case, totals, kernels):
     assert funnel(record) == totals
 
 
-def test_batch_limits_change_one_kernel():
-    (record,) = records(
-        jitwarm("plan", "scenarios/deepseek-v4-pro.toml", "--case", "seqs=1024,arch=sm90", "--json")
-    )
-    assert rows(record) == PRO | TABLES | {"ComputePrefillMetadata": (61, 1, 11, 11)}
-
-
 def test_364_registrations_of_61_layers_are_8():
     """Registered by layers, apart from the block tables."""
-    config = configured(DeepSeekV4Pro)
-    registry = JitWarmupRegistry(config)
-    with registry.activate():
-        DeepSeekV4Pro(config, STUB)
+    registry = registered(DeepSeekV4Pro)
     from_layers = [
         request for request in registry if request.kernel.kernel_name != "ComputeSlotMapping"
     ]
@@ -160,16 +155,22 @@ def test_plans_are_the_same_for_any_hash_seed():
     assert one == other
 
 
-def test_a_backend_that_gathers_nothing_combines_nothing():
-    (record,) = records(
-        jitwarm(
-            "plan", "scenarios/deepseek-v4-pro.toml", "--case", "seqs=256,arch=sm90", "--json",
-            "--set", "attention_backend=FLASHINFER_MLA_SPARSE",
-        )
-    )  # fmt: skip
-    kernels = PRO | TABLES
-    del kernels["CombineTopkSwaIndices"]
-    assert rows(record) == kernels
+def test_a_backend_that_gathers_nothing_combines_nothing(monkeypatch):
+    registry = registered(DeepSeekV4Pro, attention_backend="FLASHINFER_MLA_SPARSE")
+    names = Counter()
+    for request in registry:
+        names[request.kernel.kernel_name] += request.registrations
+    expected = {name: counts[0] for name, counts in PRO.items()}
+    del expected["CombineTopkSwaIndices"]
+    assert names == expected | {"ComputeSlotMapping": 1}  # the placeholder
+    launches = stepped(
+        monkeypatch,
+        DeepSeekV4Pro,
+        Batch((9,), (5,), (0,)),
+        attention_backend="FLASHINFER_MLA_SPARSE",
+    )
+    assert launches.of("gather")
+    assert not launches.of("combine")
 
 
 REFUSED_DCP = (
@@ -292,6 +293,15 @@ def configured(model, **changes):
         ),
         **changes,
     )
+
+
+def registered(model, **changes):
+    """What the layers of a model register in a small engine."""
+    config = configured(model, **changes)
+    registry = JitWarmupRegistry(config)
+    with registry.activate():
+        model(config, STUB)
+    return registry
 
 
 class Launches:
@@ -537,7 +547,7 @@ def test_an_empty_declaration_is_missed_key_by_key(tmp_path):
     assert {miss["kernel"].rpartition(".")[2] for miss in coverage["misses"]} == {
         "_build_prefill_chunk_metadata"
     }
-    assert coverage["missed"] == len(coverage["misses"]) > 3
+    assert coverage["missed"] == len(coverage["misses"]) > 1
     assert coverage["hit"] == coverage["needed"] - coverage["missed"] > 3
 
 

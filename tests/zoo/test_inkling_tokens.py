@@ -4,7 +4,9 @@ plain torch, against a float32 model that has no cache.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +18,9 @@ from jitwarm.zoo.models.block_tables import BlockTable
 from jitwarm.zoo.models.inkling_attention import AttentionBuffers, StepInputs, layer_kinds
 from jitwarm.zoo.models.inkling_tokens import TokenStack, check_blocks
 from jitwarm.zoo.models.step_buffers import BatchBuffers
+
+sys.path.insert(0, str(Path(__file__).parent))
+from inkling_reference import attention, paged
 
 BLOCK = 4
 MODEL = HFConfig(
@@ -36,37 +41,6 @@ CONFIG = EngineConfig(
     cache_config=CacheConfig(BLOCK, 3 * 32),
     scheduler_config=SchedulerConfig(max_num_seqs=3, max_num_batched_tokens=64),
 )
-
-
-def attention(q, k, v, bias, window):
-    """One request: q [n, H, D] are the last of k and v [m, H, D]; bias [n, H, E] by distance."""
-    (n, _, size), m, extent = q.shape, k.shape[0], bias.shape[2]
-    distance = (m - n + torch.arange(n))[:, None] - torch.arange(m)[None]
-    scores = torch.einsum("nhd,mhd->nhm", q, k) / size
-    near = (distance >= 0) & (distance < extent)
-    at = distance.clamp(0, extent - 1)[:, None].expand(-1, bias.shape[1], -1)
-    scores = scores + bias.gather(2, at) * near[:, None]
-    seen = (distance >= 0) & (distance < (window or m))
-    weights = scores.masked_fill(~seen[:, None], -torch.inf).softmax(-1)
-    return torch.einsum("nhm,mhd->nhd", weights, v)
-
-
-def paged(*, q, k_cache, v_cache, block_table, kv_lens, cu_q, rel_logits, is_local, out, **_):
-    """What stands for the kernel: gathers each row's keys through its block table."""
-    group = q.shape[1] // k_cache.shape[2]
-    for row, length in enumerate(kv_lens.tolist()):
-        first, last = cu_q[row : row + 2].tolist()
-        if not length:
-            out[first:last] = 0
-            continue
-        blocks = block_table[row, : -(-length // BLOCK)].long()
-        k, v = (
-            cache[blocks].flatten(0, 1)[:length].float().repeat_interleave(group, 1)
-            for cache in (k_cache, v_cache)
-        )
-        tokens = slice(first, last)
-        window = rel_logits.shape[2] if is_local else 0
-        out[tokens] = attention(q[tokens].float(), k, v, rel_logits[tokens].float(), window)
 
 
 def map_slots(step):
@@ -129,6 +103,7 @@ def test_prefill_and_decodes_against_a_model_without_a_cache(outside):
     parts = Parts()
     stack = parts.stack
     stack.rehearse(parts.step(Batch((), (3, 3), (0, 0))))
+    assert stack.feed.last.tolist() == [0, 0, 0]
     assert stack.feed.last.tolist() == [0, 0, 0]
     chunks, requests, clear = (21, 5, 9), [[], [], []], 0
     batches = [Batch((), chunks, (0, 0, 0))]

@@ -21,8 +21,13 @@ Each MLA layer: once for the new tokens, once for each chunk of context. What th
 * num_splits: 0 lets the library choose, 1 (batch-invariant) does not. On SM90 the library splits
   never, whatever is asked.
 
-The declared keys are probes, points that together reach every binary: the library's own key is
-coarser.
+The declared keys are probes, points whose calls reach binaries: the library's own key is coarser.
+By default they are the probes of the engine that the kernel comes from. On SM100 these miss three
+classes, which long prompts and full devices do need; `all_classes=True` adds them:
+
+* more queries than two tiles (over 256 tokens): not persistent, unlike one and two tiles;
+* few splits of a long context (64 key tiles a split), where one head dim serves all of q, k and v;
+* head dim 256 where the heads of a batch fill the device: no pair of SMs shares a tile.
 """
 
 from __future__ import annotations
@@ -43,6 +48,9 @@ from jitwarm.errors import BindingError
 
 Shape = tuple[int, int, int]
 PROBES = ((1, 128), (129, 512), (1, 4096), (129, 4096), (1, 8192), (129, 8192))
+LONGEST = 131072  # tokens of a context that few splits share
+FEW_SPLITS = 64  # heads of a batch that leave a device of 132 or 148 SMs two splits
+FULL = 128  # heads of a batch that fill such a device
 LIBRARY_VERSION = 4
 
 
@@ -51,7 +59,7 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
 
     @dataclass(frozen=True, slots=True)
     class CompileKey:
-        """One probe: the shapes and arguments of a call of one request."""
+        """One probe: the shapes and arguments of a call."""
 
         q_shape: Shape
         k_shape: Shape
@@ -82,13 +90,14 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
         causal: bool,
         return_lse: bool,
         num_splits: int,
+        batch: int = 1,
     ) -> CompileKey:
-        """The probe of one request with `max_q` queries and `max_k` keys."""
+        """The probe of `batch` requests with `max_q` queries and `max_k` keys each."""
         joint = qk_nope_head_dim + v_head_dim
         return self.CompileKey(
-            (max_q, num_heads, qk_head_dim),
-            (max_k, num_heads, qk_head_dim),
-            (max_k, num_heads, v_head_dim),
+            (batch * max_q, num_heads, qk_head_dim),
+            (batch * max_k, num_heads, qk_head_dim),
+            (batch * max_k, num_heads, v_head_dim),
             dtype,
             max_q,
             max_k,
@@ -96,20 +105,21 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
             causal,
             LIBRARY_VERSION,
             (num_heads * joint, joint, 1),
-            (2,),
-            (2,),
+            (batch + 1,),
+            (batch + 1,),
             None,
             return_lse,
             num_splits,
         )
 
     def get_warmup_keys(
-        self, config: Any, *, batch_invariant: bool | None = None
+        self, config: Any, *, batch_invariant: bool | None = None, all_classes: bool = False
     ) -> list[CompileKey] | NoKeys:
         """The probes of this device.
 
         `batch_invariant` forbids splits, whose number depends on the batch (default: the
-        configuration's option of that name, else False).
+        configuration's option of that name, else False). `all_classes` adds the probes of classes
+        that the default ones miss (see above).
         """
         hf = config.model_config.hf_config
         heads = hf.num_attention_heads // config.parallel_config.tensor_parallel_size
@@ -126,15 +136,22 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
         splits_allowed = not batch_invariant
         dtype = dtype_name(config.model_config.dtype)
 
+        rows: list[dict[str, int]] = [{"max_q": q, "max_k": k, "batch": 1} for q, k in PROBES]
+        if all_classes and arch.startswith(("sm10", "sm11")):
+            few = {"max_q": 1, "max_k": LONGEST, "batch": max(1, FEW_SPLITS // heads)}
+            full = {"max_q": 1, "max_k": 128, "batch": -(-FULL // heads)}
+            rows.append({"max_q": 257, "max_k": 512, "batch": 1})
+            rows += [few] * splits_allowed + [full] * (full["batch"] > 1)
+
         def declared(max_k: int) -> bool:
-            if max_k < 4096:
+            if max_k < 4096 or max_k == LONGEST:
                 return True
             if max_k == 4096:
                 return splits_allowed
             return splits_allowed and arch != "sm90" and qk != v
 
         return self._trace_dispatch(self.dispatch)(
-            zip_inputs(*({"max_q": q, "max_k": k} for q, k in PROBES)),
+            zip_inputs(*rows),
             num_heads=heads,
             qk_nope_head_dim=hf.qk_nope_head_dim,
             qk_head_dim=qk,
@@ -147,13 +164,14 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
         )
 
     def recipe(self, key: CompileKey) -> FA4Recipe:
-        """A call of this key with two tokens: the library keys on the limits, which are arguments
-        of their own.
+        """A call of this key with two tokens of the first request and one of each other: the
+        library keys on the limits, which are arguments of their own.
         """
+        tokens = key.cu_seqlens_q_shape[0]
         tensors = {
-            "q": TensorSpec(key.q_dtype, shape=(2, *key.q_shape[1:])),
-            "k": TensorSpec(key.q_dtype, shape=(2, *key.k_shape[1:])),
-            "v": TensorSpec(key.q_dtype, shape=(2, *key.v_shape[1:]), strides=key.v_stride),
+            "q": TensorSpec(key.q_dtype, shape=(tokens, *key.q_shape[1:])),
+            "k": TensorSpec(key.q_dtype, shape=(tokens, *key.k_shape[1:])),
+            "v": TensorSpec(key.q_dtype, shape=(tokens, *key.v_shape[1:]), strides=key.v_stride),
         }
         return FA4Recipe(
             tuple(

@@ -89,7 +89,7 @@ class MLAPrefill:
         register_block_table(self.config, 0, PLACEHOLDER_BLOCK_SIZE)
         for index in range(self.layers):
             with owner(f"model.layers.{index}.self_attn.prefill"):
-                fa4_mla_prefill.register_warmup(self.config)
+                fa4_mla_prefill.register_warmup(self.config, all_classes=True)
 
     def bind_kv_cache(self) -> None:
         """The cache is allocated, its geometry is known: the block table registers for good."""
