@@ -90,7 +90,7 @@ def test_the_funnel(case, totals, kernels):
     ("case", "totals", "attention"),
     [
         # 489 + 61 CompressedSlotMapping + 61 StableTopK + 61 FA4MLAPrefill = 672.
-        ("dcp=8,arch=sm100", (61, 672, 12, 110, 102), (61, 1, 24, 16)),
+        ("dcp=8,arch=sm100", (61, 672, 12, 122, 106), (61, 1, 36, 20)),
         ("dcp=8,arch=sm90", (61, 672, 12, 102, 94), (61, 1, 16, 8)),
         ("dcp=1,arch=sm90", (61, 489, 9, 95, 87), (61, 1, 16, 8)),
     ],

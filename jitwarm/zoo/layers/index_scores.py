@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-# Index heads of a block: the products of a block are kept, [8, T, S] in the queries' dtype.
-HEADS = 8
+# Products of a block of heads that are kept at once: 128 MiB in bf16.
+PRODUCTS = 2**26
 
 
 def decode_scores(
@@ -27,35 +27,31 @@ def decode_scores(
 
 
 def prefill_scores(
-    queries: torch.Tensor,
-    weights: torch.Tensor,
-    keys: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
+    queries: torch.Tensor, weights: torch.Tensor, keys: torch.Tensor, lengths: torch.Tensor
 ) -> torch.Tensor:
-    """Scores float32 [T, S] of query tokens against the keys of all requests of their chunk.
+    """Scores float32 [T, S] of query tokens of one request.
 
-    queries [T, h, d], weights [T, h], keys [S, d], starts and ends int32 [T]: columns outside
-    [start, end) score -inf.
+    queries [T, h, d], weights [T, h], keys [S, d], lengths int32 [T]: keys at or past a token's
+    length score -inf.
     """
-    total = queries.new_zeros(queries.shape[0], keys.shape[0], dtype=torch.float32)
-    for first in range(0, queries.shape[1], HEADS):
-        block = queries[:, first : first + HEADS].transpose(0, 1)
-        products = torch.relu(torch.matmul(block, keys.t()))
-        total += (products * weights[:, first : first + HEADS].t()[:, :, None]).sum(0)
-    column = torch.arange(keys.shape[0], dtype=torch.int32, device=keys.device)
-    outside = (column < starts[:, None]) | (column >= ends[:, None])
-    return total.masked_fill(outside, -torch.inf)
+    tokens, heads, _ = queries.shape
+    total = queries.new_zeros(tokens, keys.shape[0], dtype=torch.float32)
+    block = max(1, min(heads, PRODUCTS // max(1, total.numel())))
+    for first in range(0, heads, block):
+        part = slice(first, first + block)
+        products = torch.relu(torch.matmul(queries[:, part].transpose(0, 1), keys.t()))
+        total += (products * weights[:, part].t()[:, :, None]).sum(0)
+    past = torch.arange(keys.shape[0], device=keys.device) >= lengths[:, None]
+    return total.masked_fill(past, -torch.inf)
 
 
-def select(scores: torch.Tensor, count: int, first: torch.Tensor | None = None) -> torch.Tensor:
-    """The `count` best columns of each row, int32 [T, count], minus `first` [T]; -1 where a row has
-    fewer that are not -inf.
+def select(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """The `count` best columns of each row, int32 [T, count]; -1 where a row has fewer that are not
+    -inf.
     """
     found = min(count, scores.shape[1])
     best, ids = torch.topk(scores, found, dim=-1)
-    ids = ids.int() if first is None else ids.int() - first[:, None]
-    ids = ids.masked_fill(best == -torch.inf, -1)
+    ids = ids.int().masked_fill(best == -torch.inf, -1)
     if found < count:
         ids = torch.nn.functional.pad(ids, (0, count - found), value=-1)
     return ids

@@ -49,10 +49,11 @@ from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, prepare_uniform_decode
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
-from jitwarm.zoo.models.deepseek_v32_tokens import DeepSeekV32Tokens, SliceBounds
+from jitwarm.zoo.models.deepseek_v32_tokens import DeepSeekV32Tokens
 from jitwarm.zoo.models.dense_prefill import DensePrefill
+from jitwarm.zoo.models.indexer_slices import Bounds
 from jitwarm.zoo.models.layer_scratch import LayerScratch
-from jitwarm.zoo.models.options import OfType, Value, model_options
+from jitwarm.zoo.models.options import OfType, Value, model_options, refuse_drafts
 from jitwarm.zoo.models.paged_slots import check_own_blocks
 from jitwarm.zoo.models.sparse_mla_launches import SparseMLALaunches
 from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
@@ -123,6 +124,7 @@ class DeepSeekV32:
         self.emits_token = options["tokens"] and device.kind == "cuda"
         self.scale = options["scale"]
         self._check_tokens(tokens=options["tokens"])
+        refuse_drafts(config, "deepseek-v3.2")
         self._register_block_table(PLACEHOLDER_BLOCK_SIZE)
         for index in range(self.layers):
             self._build_layer(f"model.layers.{index}")
@@ -138,7 +140,7 @@ class DeepSeekV32:
                     stable_topk(self.stable_topk).register_warmup()
         with owner(f"{name}.self_attn"):
             if self.fa4:
-                fa4_mla_prefill.register_warmup()
+                fa4_mla_prefill.register_warmup(self.config, all_classes=True)
             if self.sparse:
                 compressed_slot_mapping.register_warmup()
                 PrepareUniformDecode.register_warmup()
@@ -239,12 +241,12 @@ class DeepSeekV32:
                 ),
             )
 
-    def _metadata(self, batch: Batch, chunks: list[ChunkTensors]) -> list[SliceBounds]:
+    def _metadata(self, batch: Batch, chunks: list[ChunkTensors]) -> list[Bounds]:
         """The kernels that run once a step.
 
         All slices are written to one scratch buffer; the token path gets a copy of each.
         """
-        bounds: list[SliceBounds] = []
+        bounds: list[Bounds] = []
         buffers, scratch = self.buffers, self.scratch
         rows, decodes, prefills = len(batch.query_lens), batch.num_decodes, batch.num_prefills
         compute_slot_mapping(

@@ -28,25 +28,16 @@ from jitwarm.zoo.layers.rotary import Rotary
 from jitwarm.zoo.layers.sparse_mla import Projected, SparseMLALayer
 from jitwarm.zoo.layers.weights import Scale, Weights
 from jitwarm.zoo.models.dense_prefill import DenseBatch, attend_contexts, attend_new, merge
+from jitwarm.zoo.models.indexer_slices import (
+    Bounds,
+    IndexerSlice,
+    indexer_slices,
+    made_up_bounds,
+)
 from jitwarm.zoo.models.layer_scratch import LayerScratch
 from jitwarm.zoo.models.paged_slots import give_own_blocks, host_slots, row_slots
 from jitwarm.zoo.models.sparse_mla_launches import LayerLaunches
 from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
-
-# First and past-the-last key column of each query row of a prefill slice, int32.
-SliceBounds = tuple[torch.Tensor, torch.Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Query rows [first, last) of the batch against the keys of a chunk: the cache rows of these
-    keys, and the column bounds of each query.
-    """
-
-    first: int
-    last: int
-    key_slots: torch.Tensor
-    bounds: SliceBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,7 @@ class _Step:
     angles: tuple[torch.Tensor, torch.Tensor]
     decode_slots: torch.Tensor
     decode_lens: torch.Tensor
-    slices: tuple[_Slice, ...]
+    slices: tuple[IndexerSlice, ...]
     dense: DenseBatch | None
     context_slots: torch.Tensor | None
     # None while the torch operators are set up: no kernel may run then.
@@ -101,11 +92,7 @@ class DeepSeekV32Tokens:
         self, batch: Batch, chunks: Sequence[ChunkTensors], dense: DenseBatch | None
     ) -> None:
         """Every torch operator of a step of this batch, and no kernel."""
-        bounds = []
-        for chunk in chunks:
-            for start, stop in chunk.chunk.slices:
-                ends = torch.ones(stop - start, dtype=torch.int32, device=self.device)
-                bounds.append((torch.zeros_like(ends), ends))
+        bounds = made_up_bounds(chunks, self.device)
         step = self._step(batch, chunks, bounds, dense, None)
         self.buffers.slot_mapping.fill_(-1)
         self._forward(step)
@@ -115,7 +102,7 @@ class DeepSeekV32Tokens:
         self,
         batch: Batch,
         chunks: Sequence[ChunkTensors],
-        bounds: Sequence[SliceBounds],
+        bounds: Sequence[Bounds],
         launches: LayerLaunches,
         dense: DenseBatch | None,
     ) -> torch.Tensor:
@@ -126,7 +113,7 @@ class DeepSeekV32Tokens:
         self,
         batch: Batch,
         chunks: Sequence[ChunkTensors],
-        bounds: Sequence[SliceBounds],
+        bounds: Sequence[Bounds],
         dense: DenseBatch | None,
         launches: LayerLaunches | None,
     ) -> _Step:
@@ -135,14 +122,14 @@ class DeepSeekV32Tokens:
         uniform = decodes and not batch.padded and launches is not None
         lens = scratch.decode_seq_lens if uniform else buffers.seq_lens
         table = scratch.expanded_block_table if uniform else buffers.block_table
-        slices, first = [], decodes
-        remaining = iter(bounds)
-        for chunk in chunks if dense is None else ():
-            rows = [decodes + chunk.chunk.first + i for i in range(len(chunk.chunk.seq_lens))]
-            keys = self._host_slots(rows, chunk.chunk.seq_lens)
-            for start, stop in chunk.chunk.slices:
-                slices.append(_Slice(first + start, first + stop, keys, next(remaining)))
-            first += sum(chunk.chunk.query_lens)
+        slices = indexer_slices(
+            chunks if dense is None else (),
+            bounds,
+            blocks=buffers.block_table,
+            block_size=self.block_size,
+            first_row=decodes,
+            first_token=decodes,
+        )
         slot = buffers.slot_mapping[:tokens]
         context = None
         if dense is not None and dense.context_tokens:
@@ -182,9 +169,9 @@ class DeepSeekV32Tokens:
                 projected.index_queries[one.first : one.last],
                 projected.index_weights[one.first : one.last],
                 layer.index_keys[one.key_slots],
-                *one.bounds,
+                one.lengths,
             )
-            self.scratch.topk[one.first : one.last] = select(scores, self.count, one.bounds[0])
+            self.scratch.topk[one.first : one.last] = select(scores, self.count)
         sparse = step.batch.num_tokens if step.dense is None else step.batch.num_decodes
         rows = self.scratch.rows[:sparse]
         if step.launches is None:

@@ -31,8 +31,9 @@ from jitwarm.zoo.kernels.prepare_uniform_decode import prepare_uniform_decode
 from jitwarm.zoo.kernels.unpack_seq import unpack_seq
 from jitwarm.zoo.models.block_tables import BlockTable
 from jitwarm.zoo.models.deepseek_v4_buffers import V4Buffers
-from jitwarm.zoo.models.deepseek_v4_tokens import Bounds, DeepSeekV4Tokens, StepKernels
+from jitwarm.zoo.models.deepseek_v4_tokens import DeepSeekV4Tokens, StepKernels
 from jitwarm.zoo.models.gathered_prefill import CombineLaunch, GatheredPrefill, Launch
+from jitwarm.zoo.models.indexer_slices import Bounds
 from jitwarm.zoo.models.step_buffers import ChunkTensors, IndexerChunks
 
 WINDOW_BLOCK_SIZE = 64  # tokens

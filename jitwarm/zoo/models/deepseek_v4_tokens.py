@@ -34,11 +34,15 @@ from jitwarm.zoo.layers.window_attention import LayerSizes, WindowAttentionLayer
 from jitwarm.zoo.models.block_tables import BlockTable
 from jitwarm.zoo.models.deepseek_v4_buffers import V4Buffers
 from jitwarm.zoo.models.gathered_prefill import CombineLaunch, Launch
-from jitwarm.zoo.models.paged_slots import give_own_blocks, host_slots, row_slots
+from jitwarm.zoo.models.indexer_slices import (
+    Bounds,
+    IndexerSlice,
+    indexer_slices,
+    made_up_bounds,
+)
+from jitwarm.zoo.models.paged_slots import give_own_blocks, row_slots
 from jitwarm.zoo.models.step_buffers import ChunkTensors
 from jitwarm.zoo.models.workspace import Workspace, workspace
-
-Bounds = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +58,6 @@ class StepKernels:
     bounds: Sequence[Bounds] = ()
     decode: Sequence[Launch] = ()
     combine: Mapping[int, Sequence[CombineLaunch]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """Query rows [first, last) of the batch against the index keys at `key_slots`."""
-
-    first: int
-    last: int
-    key_slots: torch.Tensor
-    bounds: Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ class _Step:
     slots: torch.Tensor
     angles: tuple[torch.Tensor, torch.Tensor]
     ratios: Mapping[int, _Ratio]
-    slices: tuple[_Slice, ...]
+    slices: tuple[IndexerSlice, ...]
     kernels: StepKernels
     live: bool
 
@@ -151,11 +145,7 @@ class DeepSeekV4Tokens:
 
     def set_up(self, batch: Batch, chunks: Sequence[ChunkTensors], kernels: StepKernels) -> None:
         """Every torch operator of a step of this batch, and no kernel: its outputs are made up."""
-        bounds = []
-        for chunk in chunks:
-            for start, stop in chunk.chunk.slices:
-                ends = torch.ones(stop - start, dtype=torch.int32, device=self.device)
-                bounds.append((torch.zeros_like(ends), ends))
+        bounds = made_up_bounds(chunks, self.device)
         none = torch.full((batch.num_tokens,), -1, dtype=torch.int64, device=self.device)
         made_up = StepKernels(dict.fromkeys(self.tables, none), bounds, (), kernels.combine)
         self.window_table.slots.fill_(-1)
@@ -181,6 +171,15 @@ class DeepSeekV4Tokens:
         *,
         live: bool,
     ) -> _Step:
+        table = self.tables[INDEXER_RATIO]
+        slices = indexer_slices(
+            chunks,
+            kernels.bounds,
+            blocks=table.blocks,
+            block_size=table.block_size // INDEXER_RATIO,
+            first_row=batch.num_decodes,
+            first_token=batch.num_decode_tokens,
+        )
         slot = self.window_table.slots[: batch.num_tokens]
         trash = self.window_table.blocks.numel() * self.window_table.block_size
         return _Step(
@@ -188,7 +187,7 @@ class DeepSeekV4Tokens:
             torch.where(slot < 0, trash, slot),
             self.rotary.angles(self.buffers.positions[: batch.num_tokens]),
             {ratio: self._ratio(batch, ratio, kernels) for ratio in dict.fromkeys(self.ratio_of)},
-            tuple(self._slices(batch, chunks, kernels.bounds)),
+            tuple(slices),
             kernels,
             live,
         )
@@ -213,21 +212,6 @@ class DeepSeekV4Tokens:
             self.buffers.seq_lens[:decodes] // ratio,
             tuple(chunks),
         )
-
-    def _slices(
-        self, batch: Batch, chunks: Sequence[ChunkTensors], bounds: Sequence[Bounds]
-    ) -> Sequence[_Slice]:
-        slices, first, remaining = [], batch.num_decode_tokens, iter(bounds)
-        table = self.tables[INDEXER_RATIO]
-        for chunk in chunks:
-            own = chunk.chunk
-            rows = range(batch.num_decodes + own.first, batch.num_decodes + own.last)
-            states = table.block_size // INDEXER_RATIO
-            keys = host_slots(table.blocks, rows, own.seq_lens, states)
-            for start, stop in own.slices:
-                slices.append(_Slice(first + start, first + stop, keys, next(remaining)))
-            first += sum(own.query_lens)
-        return slices
 
     def _forward(self, step: _Step) -> torch.Tensor:
         hidden = self.embedding(self.feed.fill(step.batch))
@@ -285,8 +269,8 @@ class DeepSeekV4Tokens:
         for one in step.slices:
             part = slice(one.first, one.last)
             keys = layer.index_keys[one.key_slots]
-            scores = prefill_scores(queries[part], weights[part], keys, *one.bounds)
-            buffers.topk[part] = select(scores, count, one.bounds[0])
+            scores = prefill_scores(queries[part], weights[part], keys, one.lengths)
+            buffers.topk[part] = select(scores, count)
         if not decodes:
             return ratio.decode_slots
         own = queries[:decodes]

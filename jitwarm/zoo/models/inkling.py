@@ -28,8 +28,9 @@ from jitwarm.zoo.models.block_tables import (
     register_block_table,
 )
 from jitwarm.zoo.models.inkling_attention import GROUPS, AttentionBuffers, StepInputs, layer_kinds
-from jitwarm.zoo.models.inkling_tokens import TokenStack, check_blocks
-from jitwarm.zoo.models.options import Value, model_options
+from jitwarm.zoo.models.inkling_tokens import TokenStack
+from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
+from jitwarm.zoo.models.paged_slots import check_own_blocks
 from jitwarm.zoo.models.step_buffers import BatchBuffers
 
 MODEL = "inkling"
@@ -66,8 +67,9 @@ class Inkling:
         """
         self.options = model_options(config, OPTIONS, model=MODEL)
         _check(config)
+        refuse_drafts(config, MODEL)
         if self.options["tokens"]:
-            check_blocks(config, MODEL)
+            check_own_blocks(config, MODEL, config.cache_config.block_size)
         # Here, so that its import of seconds belongs to no arm's first launch.
         library.interface(f"model {MODEL}")
         self.config, self.device = config, device

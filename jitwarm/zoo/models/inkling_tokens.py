@@ -20,8 +20,6 @@ from collections.abc import Callable, Sequence
 import torch
 
 from jitwarm.config import EngineConfig
-from jitwarm.errors import ScenarioError
-from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
 from jitwarm.zoo.layers.embedding import TokenEmbedding, TokenFeed
 from jitwarm.zoo.layers.head import OutputHead
 from jitwarm.zoo.layers.norm import RMSNorm
@@ -33,23 +31,9 @@ from jitwarm.zoo.models.inkling_attention import (
     StepInputs,
     layer_kinds,
 )
+from jitwarm.zoo.models.paged_slots import give_own_blocks
 
 Attend = Callable[..., object]
-
-
-def check_blocks(config: EngineConfig, model: str) -> None:
-    """Raise `ScenarioError` if the longest requests do not fit the cache side by side: they would
-    overwrite each other's keys.
-    """
-    limits, cache = config.scheduler_config, config.cache_config
-    width = block_table_width(config.model_config.max_model_len, cache.block_size)
-    if limits.max_num_seqs * width > cache.num_blocks:
-        raise ScenarioError(
-            f"model {model}",
-            "$.cache.num_blocks",
-            f"with tokens, {limits.max_num_seqs} sequences of {width} blocks need at least "
-            f"{limits.max_num_seqs * width}, got {cache.num_blocks}",
-        )
 
 
 class TokenLayer:
@@ -128,11 +112,7 @@ class TokenStack:
         self.head = OutputHead(weights, "head", vocab, hidden)
         self.feed = TokenFeed(device, vocab, limits.max_num_seqs, limits.max_num_batched_tokens)
         for table in tables:
-            generator = torch.Generator(device="cpu").manual_seed(1)
-            order = torch.randperm(
-                config.cache_config.num_blocks, generator=generator, dtype=torch.int32
-            )
-            table.blocks.copy_(order[: table.blocks.numel()].view_as(table.blocks))
+            give_own_blocks(table.blocks)
 
     def run(self, step: StepInputs, attend: Attend) -> torch.Tensor:
         """One step: the token int64 [rows] that each row emits, remembered for the next step.

@@ -8,7 +8,7 @@ import torch
 
 from jitwarm.config import EngineConfig
 from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
-from jitwarm.zoo.models.prefill_chunks import MAX_SCORES
+from jitwarm.zoo.models.prefill_chunks import MAX_SCORES, most_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,18 @@ class LayerScratch:
         self.candidates = (
             empty(tokens, topk, 2, dtype=torch.float32) if self.world > 1 else empty(0)
         )
-        # Zeros that nobody touches cost no memory on a host, and are valid ids on a GPU.
-        self.gathered = torch.zeros(
-            tokens if self.world > 1 else 0, self.world * topk, 2, device=device
-        )
+        rows_gathered = tokens if self.world > 1 else 0
+        self.gathered = empty(rows_gathered, self.world * topk, 2, dtype=torch.float32)
+        if rows_gathered and device != "cpu":
+            # Distinct ids with random scores, as ranks send them: equal ones would be the slowest
+            # input of a selection by radix. A host never reads them.
+            self.gathered[..., 0].normal_()
+            ids = torch.arange(self.world * topk, dtype=torch.float32, device=device)
+            self.gathered[..., 1] = ids
         self.rows, self.counts = empty(tokens, topk), empty(tokens)
         self.starts, self.ends = empty(tokens), empty(tokens)
-        self.token_to_seq = empty(min(rows, tokens) * config.model_config.max_model_len)
+        longest = config.model_config.max_model_len
+        self.token_to_seq = empty(min(min(rows, tokens) * longest, most_keys(longest)))
         self.gather_lens = empty(rows)
         self.decode_seq_lens, self.expanded_decode_lens = empty(rows), empty(rows)
         self.expanded_block_table = empty(rows, width)

@@ -32,7 +32,7 @@ from jitwarm.zoo.models.block_tables import (
     register_block_table,
 )
 from jitwarm.zoo.models.dense_prefill import DenseBatch, merge
-from jitwarm.zoo.models.options import Value, model_options
+from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
 from jitwarm.zoo.models.step_buffers import BatchBuffers
 
 MODEL = "mla-prefill"
@@ -71,6 +71,7 @@ class MLAPrefill:
         and `MissingExtraError` without flash-attn-4.
         """
         options = model_options(config, OPTIONS, model=MODEL)
+        refuse_drafts(config, MODEL)
         model, parallel = config.model_config.hf_config, config.parallel_config
         heads, tp = model.num_attention_heads, parallel.tensor_parallel_size
         if heads % tp:

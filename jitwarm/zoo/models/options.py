@@ -57,6 +57,14 @@ def model_options(
     return chosen
 
 
+def refuse_drafts(config: EngineConfig, model: str) -> None:
+    """Raise `ScenarioError` for draft tokens, for a model whose decode rows have one query."""
+    if config.speculative_config is not None:
+        raise ScenarioError(
+            f"model {model}", "$.speculative", "this model takes no draft tokens: leave it out"
+        )
+
+
 def _text(value: Value) -> str:
     """A value as TOML writes it."""
     return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from jitwarm.config import HFConfig
+from jitwarm.zoo.layers import index_scores
 from jitwarm.zoo.layers.gathered_attention import TOKENS, gathered_attention
 from jitwarm.zoo.layers.index_scores import decode_scores, prefill_scores, select
 from jitwarm.zoo.layers.rotary import Rotary, rotate
@@ -80,23 +81,25 @@ def test_scores_of_decodes():
             assert found[b, s].item() == pytest.approx(want, rel=1e-5)
 
 
-def test_scores_of_prefills():
+@pytest.mark.parametrize("products", [1, 60, 2**26])
+def test_scores_of_prefills(monkeypatch, products):
+    """In blocks of 1, 2 and all 10 heads."""
+    monkeypatch.setattr(index_scores, "PRODUCTS", products)
     q, w, keys = random(4, 10, 4), random(4, 10), random(7, 4)
-    starts = torch.tensor([0, 0, 3, 3], dtype=torch.int32)
-    ends = torch.tensor([2, 3, 3, 7], dtype=torch.int32)
-    found = prefill_scores(q, w, keys, starts, ends)
+    lengths = torch.tensor([0, 3, 6, 7], dtype=torch.int32)
+    found = prefill_scores(q, w, keys, lengths)
     for t in range(4):
         for s in range(7):
             want = sum(float(w[t, h]) * max(float(q[t, h] @ keys[s]), 0) for h in range(10))
-            want = want if starts[t] <= s < ends[t] else -math.inf
+            want = want if s < lengths[t] else -math.inf
             assert found[t, s].item() == pytest.approx(want, rel=1e-5)
 
 
 def test_selection():
     scores = torch.tensor([[3.0, -math.inf, 5.0, 4.0], [-math.inf] * 4])
     assert select(scores, 2).tolist() == [[2, 3], [-1, -1]]
-    first = torch.tensor([1, 0], dtype=torch.int32)
-    assert select(scores, 6, first).tolist() == [[1, 2, -1, -1, -1, -1], [-1] * 6]
+    assert select(scores, 6).tolist() == [[2, 3, 0, -1, -1, -1], [-1] * 6]
+    assert select(scores[:, :0], 2).tolist() == [[-1, -1], [-1, -1]]
     assert select(scores, 2).dtype is torch.int32
 
 
