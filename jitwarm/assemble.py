@@ -196,6 +196,7 @@ def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
     yield from measured.failures
     answers = [answer for arm in measured.arms.values() for answer in arm]
     yield from dict.fromkeys(check for answer in answers for check in answer.checks)
+    yield from _compiled_again(measured)
     if answers[0].device.kind == "stub":
         yield "stub device: times are host times, nothing ran on a GPU"
     few = min(arm.samples for arm in arms.values())
@@ -206,6 +207,19 @@ def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
         if arm.spread is not None and arm.samples >= FEW_SAMPLES and arm.spread > WIDE_SPREAD:
             share = f"{arm.spread:.0%} of its median"
             yield f"arm {name}: first step spreads by {share} over {arm.samples} processes"
+
+
+def _compiled_again(measured: Measured) -> Iterable[str]:
+    """A second start is expected to compile nothing; some compilers keep nothing on disk."""
+    for answer in measured.arms.get("disk", ())[:1]:
+        events = _given(answer.observed).events
+        kernels = [e.kernel for e in events if e.phase == "warm" and e.kind == "compile"]
+        if kernels:
+            names = ", ".join(sorted({kernel.rpartition(".")[2] for kernel in kernels}))
+            yield (
+                f"arm disk: {len(kernels)} keys were compiled again at the second start, because "
+                f"their compiler left nothing on disk: {names}"
+            )
 
 
 def _spread(values: Sequence[float]) -> float | None:
