@@ -14,11 +14,11 @@ import torch
 from jitwarm.config import CacheConfig, EngineConfig, HFConfig, ModelConfig, SchedulerConfig
 from jitwarm.errors import ScenarioError
 from jitwarm.traffic import Batch
-from jitwarm.zoo.models.block_tables import BlockTable
 from jitwarm.zoo.models.inkling_attention import AttentionBuffers, StepInputs, layer_kinds
 from jitwarm.zoo.models.inkling_tokens import TokenStack
-from jitwarm.zoo.models.paged_slots import check_own_blocks
-from jitwarm.zoo.models.step_buffers import BatchBuffers
+from jitwarm.zoo.steps.block_tables import BlockTable
+from jitwarm.zoo.steps.paged_slots import check_own_blocks
+from jitwarm.zoo.steps.step_buffers import BatchBuffers
 
 sys.path.insert(0, str(Path(__file__).parent))
 from inkling_reference import attention, paged
@@ -146,8 +146,8 @@ def test_rows_share_no_block(outside):
         assert table.blocks.shape == (3, 32)
         assert sorted(table.blocks.flatten().tolist()) == list(range(96))
     check_own_blocks(CONFIG, "tiny", CONFIG.cache_config.block_size)
+    smaller = replace(CONFIG, cache_config=CacheConfig(BLOCK, 95))
     with pytest.raises(ScenarioError) as caught:
-        smaller = replace(CONFIG, cache_config=CacheConfig(BLOCK, 95))
         check_own_blocks(smaller, "tiny", BLOCK)
     assert str(caught.value) == (
         "model tiny: $.cache.num_blocks: with tokens, 3 sequences of 32 blocks need at least 96, "

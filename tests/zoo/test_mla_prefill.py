@@ -78,7 +78,7 @@ def test_the_values_are_a_slice_of_the_joint_projection(dims, stub, outside, mon
     calls = []
     monkeypatch.setattr("jitwarm.zoo.models.mla_prefill.fa4_mla_prefill", Recorder(calls))
     monkeypatch.setattr(
-        "jitwarm.zoo.models.block_tables.BlockTable.map", lambda self, buffers, batch: None
+        "jitwarm.zoo.steps.block_tables.BlockTable.map", lambda self, buffers, batch: None
     )
     model = MLAPrefill(case.engine_config(0, MLAPrefill.hf_config), stub)
     model.bind_kv_cache()

@@ -17,12 +17,12 @@ from jitwarm.config import (
 )
 from jitwarm.errors import ScenarioError
 from jitwarm.traffic import Batch
-from jitwarm.zoo.models.deepseek_v4_buffers import V4Buffers
-from jitwarm.zoo.models.gather_plan import GatherChunk, gather_plan, workspace_rows
-from jitwarm.zoo.models.image_spans import visible_counts
 from jitwarm.zoo.models.options import OfType, model_options
-from jitwarm.zoo.models.prefill_chunks import most_keys, prefill_chunks
-from jitwarm.zoo.models.step_buffers import IndexerChunks
+from jitwarm.zoo.steps.deepseek_v4_buffers import V4Buffers
+from jitwarm.zoo.steps.gather_plan import GatherChunk, gather_plan, workspace_rows
+from jitwarm.zoo.steps.image_spans import visible_counts
+from jitwarm.zoo.steps.prefill_chunks import most_keys, prefill_chunks
+from jitwarm.zoo.steps.step_buffers import IndexerChunks
 
 requests = st.lists(st.tuples(st.integers(1, 300), st.integers(0, 5000)), min_size=1, max_size=23)
 

@@ -50,13 +50,13 @@ from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, pre
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
 from jitwarm.zoo.models.deepseek_v32_tokens import DeepSeekV32Tokens
-from jitwarm.zoo.models.dense_prefill import DensePrefill
-from jitwarm.zoo.models.indexer_slices import Bounds
-from jitwarm.zoo.models.layer_scratch import LayerScratch
 from jitwarm.zoo.models.options import OfType, Value, model_options, refuse_drafts
-from jitwarm.zoo.models.paged_slots import check_own_blocks
-from jitwarm.zoo.models.sparse_mla_launches import SparseMLALaunches
-from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
+from jitwarm.zoo.steps.dense_prefill import DensePrefill
+from jitwarm.zoo.steps.indexer_slices import Bounds
+from jitwarm.zoo.steps.layer_scratch import LayerScratch
+from jitwarm.zoo.steps.paged_slots import check_own_blocks
+from jitwarm.zoo.steps.sparse_mla_launches import SparseMLALaunches
+from jitwarm.zoo.steps.step_buffers import ChunkTensors, StepBuffers
 
 # Attention backends: whether they attend to the indexer's selection. Only the selected one's
 # kernels register.

@@ -27,17 +27,17 @@ from jitwarm.zoo.layers.index_scores import decode_scores, prefill_scores, selec
 from jitwarm.zoo.layers.rotary import Rotary
 from jitwarm.zoo.layers.sparse_mla import Projected, SparseMLALayer
 from jitwarm.zoo.layers.weights import Scale, Weights
-from jitwarm.zoo.models.dense_prefill import DenseBatch, attend_contexts, attend_new, merge
-from jitwarm.zoo.models.indexer_slices import (
+from jitwarm.zoo.steps.dense_prefill import DenseBatch, attend_contexts, attend_new, merge
+from jitwarm.zoo.steps.indexer_slices import (
     Bounds,
     IndexerSlice,
     indexer_slices,
     made_up_bounds,
 )
-from jitwarm.zoo.models.layer_scratch import LayerScratch
-from jitwarm.zoo.models.paged_slots import give_own_blocks, host_slots, row_slots
-from jitwarm.zoo.models.sparse_mla_launches import LayerLaunches
-from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
+from jitwarm.zoo.steps.layer_scratch import LayerScratch
+from jitwarm.zoo.steps.paged_slots import give_own_blocks, host_slots, row_slots
+from jitwarm.zoo.steps.sparse_mla_launches import LayerLaunches
+from jitwarm.zoo.steps.step_buffers import ChunkTensors, StepBuffers
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,11 @@ from jitwarm.zoo.kernels.compute_swa_indices_and_lens import compute_swa_indices
 from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
-from jitwarm.zoo.models.block_tables import PLACEHOLDER_BLOCK_SIZE, register_block_table
-from jitwarm.zoo.models.deepseek_v4_buffers import INDEXER_DTYPE
 from jitwarm.zoo.models.deepseek_v4_step import WINDOW_BLOCK_SIZE, V4Step
 from jitwarm.zoo.models.options import OfType, Value, model_options
-from jitwarm.zoo.models.paged_slots import check_own_blocks
+from jitwarm.zoo.steps.block_tables import PLACEHOLDER_BLOCK_SIZE, register_block_table
+from jitwarm.zoo.steps.deepseek_v4_buffers import INDEXER_DTYPE
+from jitwarm.zoo.steps.paged_slots import check_own_blocks
 
 # Attention backends: whether their prefill gathers its keys, and so combines both kinds of indices.
 BACKENDS = {"FLASHMLA_SPARSE": True, "FLASHINFER_MLA_SPARSE": False}

@@ -29,12 +29,12 @@ from jitwarm.zoo.kernels.compute_swa_indices_and_lens import compute_swa_indices
 from jitwarm.zoo.kernels.pack_seq import pack_seq
 from jitwarm.zoo.kernels.prepare_uniform_decode import prepare_uniform_decode
 from jitwarm.zoo.kernels.unpack_seq import unpack_seq
-from jitwarm.zoo.models.block_tables import BlockTable
-from jitwarm.zoo.models.deepseek_v4_buffers import V4Buffers
 from jitwarm.zoo.models.deepseek_v4_tokens import DeepSeekV4Tokens, StepKernels
-from jitwarm.zoo.models.gathered_prefill import CombineLaunch, GatheredPrefill, Launch
-from jitwarm.zoo.models.indexer_slices import Bounds
-from jitwarm.zoo.models.step_buffers import ChunkTensors, IndexerChunks
+from jitwarm.zoo.steps.block_tables import BlockTable
+from jitwarm.zoo.steps.deepseek_v4_buffers import V4Buffers
+from jitwarm.zoo.steps.gathered_prefill import CombineLaunch, GatheredPrefill, Launch
+from jitwarm.zoo.steps.indexer_slices import Bounds
+from jitwarm.zoo.steps.step_buffers import ChunkTensors, IndexerChunks
 
 WINDOW_BLOCK_SIZE = 64  # tokens
 

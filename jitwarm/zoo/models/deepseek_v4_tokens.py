@@ -31,18 +31,18 @@ from jitwarm.zoo.layers.index_scores import decode_scores, prefill_scores, selec
 from jitwarm.zoo.layers.rotary import Rotary
 from jitwarm.zoo.layers.weights import Scale, Weights
 from jitwarm.zoo.layers.window_attention import LayerSizes, WindowAttentionLayer
-from jitwarm.zoo.models.block_tables import BlockTable
-from jitwarm.zoo.models.deepseek_v4_buffers import V4Buffers
-from jitwarm.zoo.models.gathered_prefill import CombineLaunch, Launch
-from jitwarm.zoo.models.indexer_slices import (
+from jitwarm.zoo.steps.block_tables import BlockTable
+from jitwarm.zoo.steps.deepseek_v4_buffers import V4Buffers
+from jitwarm.zoo.steps.gathered_prefill import CombineLaunch, Launch
+from jitwarm.zoo.steps.indexer_slices import (
     Bounds,
     IndexerSlice,
     indexer_slices,
     made_up_bounds,
 )
-from jitwarm.zoo.models.paged_slots import give_own_blocks, row_slots
-from jitwarm.zoo.models.step_buffers import ChunkTensors
-from jitwarm.zoo.models.workspace import Workspace, workspace
+from jitwarm.zoo.steps.paged_slots import give_own_blocks, row_slots
+from jitwarm.zoo.steps.step_buffers import ChunkTensors
+from jitwarm.zoo.steps.workspace import Workspace, workspace
 
 
 @dataclass(frozen=True, slots=True)

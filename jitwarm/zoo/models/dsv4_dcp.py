@@ -37,16 +37,16 @@ from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, prepare_uniform_decode
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
-from jitwarm.zoo.models.block_tables import (
+from jitwarm.zoo.models.options import model_options
+from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
     register_block_table,
 )
-from jitwarm.zoo.models.layer_scratch import LayerScratch
-from jitwarm.zoo.models.options import model_options
-from jitwarm.zoo.models.prefill_chunks import local_length
-from jitwarm.zoo.models.sparse_mla_launches import SparseMLALaunches
-from jitwarm.zoo.models.step_buffers import ChunkTensors, IndexerChunks, StepBuffers, fill_start
+from jitwarm.zoo.steps.layer_scratch import LayerScratch
+from jitwarm.zoo.steps.prefill_chunks import local_length
+from jitwarm.zoo.steps.sparse_mla_launches import SparseMLALaunches
+from jitwarm.zoo.steps.step_buffers import ChunkTensors, IndexerChunks, StepBuffers, fill_start
 
 KINDS = (1, 4, 128)  # tokens a state
 OPTIONS = {"stable_topk": ("auto", "triton", "cutedsl")}

@@ -22,16 +22,16 @@ from jitwarm.errors import ScenarioError
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.inkling_fa4_rel_attention import inkling_fa4_rel_attention
-from jitwarm.zoo.models.block_tables import (
+from jitwarm.zoo.models.inkling_attention import GROUPS, AttentionBuffers, StepInputs, layer_kinds
+from jitwarm.zoo.models.inkling_tokens import TokenStack
+from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
+from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
     register_block_table,
 )
-from jitwarm.zoo.models.inkling_attention import GROUPS, AttentionBuffers, StepInputs, layer_kinds
-from jitwarm.zoo.models.inkling_tokens import TokenStack
-from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
-from jitwarm.zoo.models.paged_slots import check_own_blocks
-from jitwarm.zoo.models.step_buffers import BatchBuffers
+from jitwarm.zoo.steps.paged_slots import check_own_blocks
+from jitwarm.zoo.steps.step_buffers import BatchBuffers
 
 MODEL = "inkling"
 LAYERS = 66

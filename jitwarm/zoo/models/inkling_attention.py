@@ -12,8 +12,8 @@ import torch
 
 from jitwarm.config import EngineConfig
 from jitwarm.traffic import Batch
-from jitwarm.zoo.models.block_tables import BlockTable
-from jitwarm.zoo.models.step_buffers import BatchBuffers
+from jitwarm.zoo.steps.block_tables import BlockTable
+from jitwarm.zoo.steps.step_buffers import BatchBuffers
 
 # KV-cache groups, in the order of their block tables.
 GROUPS = ("global", "local")

@@ -24,14 +24,14 @@ from jitwarm.zoo.layers.embedding import TokenEmbedding, TokenFeed
 from jitwarm.zoo.layers.head import OutputHead
 from jitwarm.zoo.layers.norm import RMSNorm
 from jitwarm.zoo.layers.weights import Scale, Weights
-from jitwarm.zoo.models.block_tables import BlockTable
 from jitwarm.zoo.models.inkling_attention import (
     AttentionBuffers,
     LayerKind,
     StepInputs,
     layer_kinds,
 )
-from jitwarm.zoo.models.paged_slots import give_own_blocks
+from jitwarm.zoo.steps.block_tables import BlockTable
+from jitwarm.zoo.steps.paged_slots import give_own_blocks
 
 Attend = Callable[..., object]
 

@@ -26,14 +26,14 @@ from jitwarm.errors import ScenarioError
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.fa4_mla_prefill import fa4_mla_prefill
-from jitwarm.zoo.models.block_tables import (
+from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
+from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
     register_block_table,
 )
-from jitwarm.zoo.models.dense_prefill import DenseBatch, merge
-from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
-from jitwarm.zoo.models.step_buffers import BatchBuffers
+from jitwarm.zoo.steps.dense_prefill import DenseBatch, merge
+from jitwarm.zoo.steps.step_buffers import BatchBuffers
 
 MODEL = "mla-prefill"
 # (nope, rope, value): DeepSeek-V2 and V3 first, then those of other models with this attention.

@@ -24,9 +24,10 @@ from jitwarm.config import (
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.traffic import Batch
 from jitwarm.zoo.layers import weights
-from jitwarm.zoo.models import deepseek_v4_buffers, deepseek_v32
+from jitwarm.zoo.models import deepseek_v32
 from jitwarm.zoo.models.deepseek_v4 import DeepSeekV4Pro
 from jitwarm.zoo.models.deepseek_v32 import DeepSeekV32
+from jitwarm.zoo.steps import deepseek_v4_buffers
 
 VOCAB = 64
 SMALL = {

@@ -16,7 +16,7 @@ import torch
 from jitwarm.config import EngineConfig
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
-from jitwarm.zoo.models.prefill_chunks import PrefillChunk, local_length, prefill_chunks
+from jitwarm.zoo.steps.prefill_chunks import PrefillChunk, local_length, prefill_chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import torch
 from jitwarm.config import EngineConfig
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.combine_topk_swa_indices import INDEXER_RATIO, ROW_STEP, row_width
-from jitwarm.zoo.models.image_spans import visible_counts
-from jitwarm.zoo.models.prefill_chunks import most_keys
-from jitwarm.zoo.models.step_buffers import BatchBuffers, fill_start
+from jitwarm.zoo.steps.image_spans import visible_counts
+from jitwarm.zoo.steps.prefill_chunks import most_keys
+from jitwarm.zoo.steps.step_buffers import BatchBuffers, fill_start
 
 INDEXER_DTYPE = torch.float8_e4m3fn
 

@@ -8,7 +8,7 @@ import torch
 
 from jitwarm.config import EngineConfig
 from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
-from jitwarm.zoo.models.prefill_chunks import MAX_SCORES, most_keys
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES, most_keys
 
 
 @dataclass(frozen=True, slots=True)

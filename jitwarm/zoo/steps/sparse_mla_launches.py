@@ -17,9 +17,9 @@ from jitwarm.zoo.kernels.pack_seq import pack_seq
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.stable_topk_cutedsl import stable_topk_cutedsl
 from jitwarm.zoo.kernels.unpack_seq import unpack_seq
-from jitwarm.zoo.models.layer_scratch import LayerScratch
-from jitwarm.zoo.models.prefill_chunks import MAX_SCORES
-from jitwarm.zoo.models.step_buffers import ChunkTensors, StepBuffers
+from jitwarm.zoo.steps.layer_scratch import LayerScratch
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES
+from jitwarm.zoo.steps.step_buffers import ChunkTensors, StepBuffers
 
 Launch = Callable[[], object]
 

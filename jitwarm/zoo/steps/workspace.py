@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from jitwarm.traffic import Batch
-from jitwarm.zoo.models.block_tables import BlockTable
-from jitwarm.zoo.models.gather_plan import GatherChunk
-from jitwarm.zoo.models.paged_slots import slots_at
+from jitwarm.zoo.steps.block_tables import BlockTable
+from jitwarm.zoo.steps.gather_plan import GatherChunk
+from jitwarm.zoo.steps.paged_slots import slots_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from jitwarm.zoo.models.paged_slots import row_slots
-from jitwarm.zoo.models.step_buffers import ChunkTensors
+from jitwarm.zoo.steps.paged_slots import row_slots
+from jitwarm.zoo.steps.step_buffers import ChunkTensors
 
 # First and past-the-last key column of each query row of a slice, int32, as
 # BuildPrefillChunkMetadata gives them.

@@ -20,8 +20,8 @@ from jitwarm.zoo.kernels.combine_topk_swa_indices import (
     combine_topk_swa_indices,
     row_width,
 )
-from jitwarm.zoo.models.deepseek_v4_buffers import V4Buffers
-from jitwarm.zoo.models.gather_plan import GatherChunk, gather_plan, workspace_rows
+from jitwarm.zoo.steps.deepseek_v4_buffers import V4Buffers
+from jitwarm.zoo.steps.gather_plan import GatherChunk, gather_plan, workspace_rows
 
 Launch = Callable[[], Any]
 

@@ -16,7 +16,7 @@ from jitwarm.zoo.kernels.compute_slot_mapping import (
     block_table_width,
     compute_slot_mapping,
 )
-from jitwarm.zoo.models.step_buffers import BatchBuffers, random_blocks
+from jitwarm.zoo.steps.step_buffers import BatchBuffers, random_blocks
 
 # Before the KV cache is laid out the runner makes one table for the engine's default block.
 PLACEHOLDER_BLOCK_SIZE = 16
