@@ -35,8 +35,7 @@ from jitwarm.report.plan import plan_record, plan_text
 from jitwarm.report.terminal import result_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.scenario_file import find, load
-
-OK, GATE, USAGE, RUN = 0, 1, 2, 3
+from jitwarm.tally import GATE, OK, RUN, USAGE, each
 
 EXAMPLES = """\
 examples:
@@ -105,36 +104,18 @@ def _run(options: argparse.Namespace) -> int:
         _print(options, result, result_text(result, str(folder)))
         return _verdict(result, measured)
 
-    return _each(chosen, one)
+    return _each(options, chosen, one)
 
 
-def _each(chosen: Sequence[tuple[Scenario, Case]], one: Callable[[Scenario, Case], int]) -> int:
-    """Do `one` for all chosen cases; the worst exit code is that of the command.
-
-    A case whose process fails costs the others nothing. One that its model refuses, for a library
-    that is not installed or heads that cannot be divided, ends its scenario: its other cases would
-    be refused too, or are not what was asked for.
-    """
-    worst, refused = OK, set[str]()
-    for scenario, case in chosen:
-        if scenario.path in refused:
-            continue
-        try:
-            code = one(scenario, case)
-        except WorkerError as error:
-            code = error.exit_code
-            _complain(_refusal(case, error) if code == USAGE else str(error))
-            if code == USAGE:
-                refused.add(scenario.path)
-        worst = max(worst, code)
-    return worst
-
-
-def _refusal(case: Case, error: WorkerError) -> str:
-    """What the model of a case said; it may have named its scenario itself."""
-    text = str(error)
-    said = text.removeprefix(f"{case.title}: ")
-    return said if said.startswith(f"scenario {case.name}") else text
+def _each(
+    options: argparse.Namespace,
+    chosen: Sequence[tuple[Scenario, Case]],
+    one: Callable[[Scenario, Case], int],
+) -> int:
+    tally = each(chosen, one, _complain)
+    if len({scenario.path for scenario, _ in chosen}) > 1 and not options.json:
+        print(tally.text(), flush=True)
+    return tally.code
 
 
 def _check_writable(folder: Path) -> None:
@@ -203,7 +184,7 @@ def _without_traffic(
         _print(options, plan_record(case, answer, warmed), plan_text(case, answer, warmed))
         return RUN if warmed.failed else OK
 
-    return _each(_cases(options), one)
+    return _each(options, _cases(options), one)
 
 
 def _scenarios(options: argparse.Namespace) -> int:

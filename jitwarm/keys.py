@@ -199,6 +199,11 @@ def _holds_itself(kind: type) -> str:
 
 def _no_value(value: object) -> str:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, list | set | dict | bytearray):
+        return (
+            f"a key holds a {type(value).__qualname__}, which can change: use a tuple, or, if each "
+            "of its values is a case of its own, WarmupChoices(...)"
+        )
     return (
         f"a key holds a {kind}, which is compared by identity: two processes would never agree on "
         "it; use a number, a string, a dtype, an enum, a tuple or a frozen dataclass of these"

@@ -146,7 +146,8 @@ def _replay_arm(job: Job, device: Device) -> Work:
         ready_s=ready_s,
         times=times,
         observed=observed,
-        emits_token=bool(getattr(model, "emits_token", False)),
+        # On a stub nothing is computed, so nothing is emitted, whatever a model says.
+        emits_token=device.kind == "cuda" and bool(getattr(model, "emits_token", False)),
     )
 
 

@@ -166,12 +166,12 @@ REFUSED = [
 @pytest.mark.parametrize("value", REFUSED, ids=[type(value).__name__ for value in REFUSED])
 @pytest.mark.parametrize("form", [canonical, exact])
 def test_what_is_no_value_is_refused(form, value):
-    with pytest.raises(KeyValueError, match="compared by identity|is not frozen"):
+    with pytest.raises(KeyValueError, match="compared by identity|is not frozen|can change"):
         form(value)
 
 
 def test_the_refusal_names_the_type():
-    with pytest.raises(KeyValueError, match="a key holds a builtins.dict"):
+    with pytest.raises(KeyValueError, match="a key holds a dict, which can change: use a tuple"):
         canonical(Key([{}]))
     with pytest.raises(KeyValueError, match="Mutable in a key is not frozen"):
         exact(Mutable(1))

@@ -19,7 +19,9 @@ def result_text(result: Result, folder: str) -> str:
 
 def _head(result: Result) -> str:
     device = result.device
-    axes = " ".join(f"{name}={value}" for name, value in result.case["axes"].items())
+    own = result.case["axes"]
+    named = own if "arch" in own else own | {"arch": device.arch}
+    axes = " ".join(f"{name}={value}" for name, value in named.items())
     note = (
         "stub device (no GPU): real keys and binaries, host times only"
         if device.kind == "stub"
@@ -29,7 +31,7 @@ def _head(result: Result) -> str:
     chosen = " ".join(f"{name}={_plain(value)}" for name, value in options.items())
     chosen = f"options: {chosen}\n" if chosen else ""
     return (
-        f"{result.scenario}  {axes or device.arch}     {note}\n"
+        f"{result.scenario}  {axes}     {note}\n"
         f"{chosen}"
         f"{funnel.layers} layers: {funnel.registrations} registrations -> "
         f"{funnel.distinct_registrations} distinct "

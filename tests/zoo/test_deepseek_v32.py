@@ -278,9 +278,26 @@ def test_a_failure_at_another_rank_fails_the_plan():
     assert [p["keys"] for p in record["rank_plans"]] == [85, 76]
 
 
-def test_heads_that_cannot_be_divided_are_refused():
-    done = jitwarm(
-        "plan", SCENARIO, "--case", "dcp=2,arch=sm90", "--set", "parallel.tp=256",
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (["parallel.tp=256"], "$.parallel.tp: tp 256 does not divide 128 heads"),
+        (["parallel.pcp=2"], "$.parallel.pcp: this model has no prefill context parallelism"),
+        (["cache.kv_cache_dtype=banana"], '$.cache.kv_cache_dtype: unknown "banana": expected'),
+        (
+            [
+                "traffic.step=[]",
+                "speculative.method=dspark",
+                "speculative.num_speculative_tokens=3",
+            ],
+            "$.speculative: this model has no draft tokens",
+        ),
+        (["options.prefill=fast"], '$.options.prefill: expected one of "sparse", "fa4"'),
+        (["options.tokens=true"], "$.options.tokens: a token needs the whole context"),
+    ],
+)
+def test_what_the_model_refuses(settings, text):
+    given = [part for setting in settings for part in ("--set", setting)]
+    done = jitwarm("plan", SCENARIO, "--case", "dcp=2,arch=sm90", *given)
     assert done.returncode == 2
-    assert "$.parallel.tp: tp 256 does not divide 128 heads" in done.stderr
+    assert f"model deepseek-v3.2: {text}" in done.stderr

@@ -196,7 +196,7 @@ UNKNOWN_TOPK = 'expected one of "auto", "triton", "cutedsl", got "torch"'
             DeepSeekV4Flash,
             {"parallel_config": ParallelConfig(8, 1, 2)},
             "parallel.pcp",
-            "refused: this model plans no context-parallel prefill; set pcp = 1",
+            "this model has no prefill context parallelism: leave it out",
         ),
         (
             DeepSeekV4Flash,
@@ -244,13 +244,13 @@ UNKNOWN_TOPK = 'expected one of "auto", "triton", "cutedsl", got "torch"'
             DeepSeekV4DCP,
             {"parallel_config": ParallelConfig(8, 1, 2)},
             "parallel.pcp",
-            "refused: this model plans no context-parallel prefill; set pcp = 1",
+            "this model has no prefill context parallelism: leave it out",
         ),
         (
             DeepSeekV4DCP,
             {"speculative_config": SpeculativeConfig("dspark", 3)},
             "speculative",
-            "refused: this model decodes one token a row; leave drafts out",
+            "this model has no draft tokens: leave it out",
         ),
         (
             DeepSeekV4DCP,

@@ -87,9 +87,13 @@ def test_arm_loaded_misses_nothing(tmp_path):
     ("setting", "text"),
     [
         ("parallel.tp=3", "$.parallel.tp: tp 3 does not divide 64 heads"),
-        ("cache.kv_cache_dtype=fp8", "$.cache.kv_cache_dtype: 'fp8': the kernel takes one dtype"),
+        (
+            "cache.kv_cache_dtype=fp8",
+            '$.cache.kv_cache_dtype: unknown "fp8": expected one of "bf16"',
+        ),
         ("attention_backend=FLASH", "$.attention_backend: this model has only one"),
         ("parallel.dcp=2", "$.parallel.dcp: this model has no decode context parallelism"),
+        ("parallel.pcp=2", "$.parallel.pcp: this model has no prefill context parallelism"),
         ("options.scale=3", "$.options.scale: expected one of 1, 2, 4, 8, 16, got 3"),
         ("options.tokens=true", "$.cache.num_blocks: with tokens, 256 sequences of 8192 blocks"),
         ("options.token=true", "$.options.token: unknown option: expected one of tokens, scale"),

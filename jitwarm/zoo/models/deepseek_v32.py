@@ -50,7 +50,14 @@ from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, pre
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
 from jitwarm.zoo.models.deepseek_v32_tokens import DeepSeekV32Tokens
-from jitwarm.zoo.models.options import OfType, Value, model_options, refuse_drafts
+from jitwarm.zoo.models.options import (
+    BF16,
+    FP8,
+    OfType,
+    Value,
+    model_options,
+    refuse_unsupported,
+)
 from jitwarm.zoo.steps.dense_prefill import DensePrefill
 from jitwarm.zoo.steps.indexer_slices import Bounds
 from jitwarm.zoo.steps.layer_scratch import LayerScratch
@@ -124,7 +131,7 @@ class DeepSeekV32:
         self.emits_token = options["tokens"] and device.kind == "cuda"
         self.scale = options["scale"]
         self._check_tokens(tokens=options["tokens"])
-        refuse_drafts(config, "deepseek-v3.2")
+        refuse_unsupported(config, "deepseek-v3.2", cache_dtypes=BF16 + FP8, dcp=True)
         self._register_block_table(PLACEHOLDER_BLOCK_SIZE)
         for index in range(self.layers):
             self._build_layer(f"model.layers.{index}")

@@ -38,7 +38,14 @@ from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
 from jitwarm.zoo.models.deepseek_v4_step import WINDOW_BLOCK_SIZE, V4Step
-from jitwarm.zoo.models.options import OfType, Value, model_options
+from jitwarm.zoo.models.options import (
+    BF16,
+    FP8,
+    OfType,
+    Value,
+    model_options,
+    refuse_unsupported,
+)
 from jitwarm.zoo.steps.block_tables import PLACEHOLDER_BLOCK_SIZE, register_block_table
 from jitwarm.zoo.steps.deepseek_v4_buffers import INDEXER_DTYPE
 from jitwarm.zoo.steps.paged_slots import check_own_blocks
@@ -167,11 +174,7 @@ class DeepSeekV4:
             "that compresses cannot be sharded by decode context parallelism; set dcp = 1 (model "
             "dsv4-dcp has the kernels of this family that can be)",
         )
-        require(
-            parallel.prefill_context_parallel_size == 1,
-            "$.parallel.pcp",
-            "refused: this model plans no context-parallel prefill; set pcp = 1",
-        )
+        refuse_unsupported(config, self.name, cache_dtypes=BF16 + FP8, drafts=True, dcp=True)
         require(
             heads % parallel.tensor_parallel_size == 0,
             "$.parallel.tp",

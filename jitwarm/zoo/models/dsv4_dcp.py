@@ -37,7 +37,7 @@ from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, prepare_uniform_decode
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
-from jitwarm.zoo.models.options import model_options
+from jitwarm.zoo.models.options import BF16, FP8, model_options, refuse_unsupported
 from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
@@ -163,6 +163,7 @@ class DeepSeekV4DCP:
 
         parallel, largest = config.parallel_config, max(KINDS)
         heads = config.model_config.hf_config.num_attention_heads
+        refuse_unsupported(config, "dsv4-dcp", cache_dtypes=BF16 + FP8, dcp=True)
         interleave, block_size = (
             parallel.cp_kv_cache_interleave_size,
             config.cache_config.block_size,
@@ -171,16 +172,6 @@ class DeepSeekV4DCP:
             config.attention_backend == BACKEND,
             "$.attention_backend",
             f"unknown backend {config.attention_backend!r}: expected {BACKEND}",
-        )
-        require(
-            parallel.prefill_context_parallel_size == 1,
-            "$.parallel.pcp",
-            "refused: this model plans no context-parallel prefill; set pcp = 1",
-        )
-        require(
-            config.speculative_config is None,
-            "$.speculative",
-            "refused: this model decodes one token a row; leave drafts out",
         )
         require(
             heads % parallel.tensor_parallel_size == 0,

@@ -24,7 +24,7 @@ from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.inkling_fa4_rel_attention import inkling_fa4_rel_attention
 from jitwarm.zoo.models.inkling_attention import GROUPS, AttentionBuffers, StepInputs, layer_kinds
 from jitwarm.zoo.models.inkling_tokens import TokenStack
-from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
+from jitwarm.zoo.models.options import BF16, Value, model_options, refuse_unsupported
 from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
@@ -39,7 +39,6 @@ OPTIONS: dict[str, tuple[Value, ...]] = {
     "tokens": (False, True),  # on a GPU: token ids to token ids
     "scale": (1, 2, 4, 8, 16),  # with tokens: divides sizes that only matrix products see
 }
-CACHE_DTYPES = ("bf16", "bfloat16", "auto")
 
 
 class Inkling:
@@ -67,7 +66,8 @@ class Inkling:
         """
         self.options = model_options(config, OPTIONS, model=MODEL)
         _check(config)
-        refuse_drafts(config, MODEL)
+        # The kernel takes one dtype for queries and cache.
+        refuse_unsupported(config, MODEL, cache_dtypes=BF16)
         if self.options["tokens"]:
             check_own_blocks(config, MODEL, config.cache_config.block_size)
         # Here, so that its import of seconds belongs to no arm's first launch.
@@ -134,11 +134,3 @@ def _check(config: EngineConfig) -> None:
     for kv_heads in (model.num_key_value_heads, model.local_num_key_value_heads):
         if kv_heads % tp and tp % kv_heads:
             refuse("$.parallel.tp", f"tp {tp} and {kv_heads} key heads: one must divide the other")
-    if config.cache_config.cache_dtype not in CACHE_DTYPES:
-        refuse(
-            "$.cache.kv_cache_dtype",
-            f"{config.cache_config.cache_dtype!r}: the kernel takes one dtype for queries and "
-            f"cache, expected one of {', '.join(CACHE_DTYPES)}",
-        )
-    if parallel.decode_context_parallel_size > 1:
-        refuse("$.parallel.dcp", "this model has no decode context parallelism: expected 1")

@@ -26,7 +26,7 @@ from jitwarm.errors import ScenarioError
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.fa4_mla_prefill import fa4_mla_prefill
-from jitwarm.zoo.models.options import Value, model_options, refuse_drafts
+from jitwarm.zoo.models.options import BF16, Value, model_options, refuse_unsupported
 from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
@@ -71,7 +71,7 @@ class MLAPrefill:
         and `MissingExtraError` without flash-attn-4.
         """
         options = model_options(config, OPTIONS, model=MODEL)
-        refuse_drafts(config, MODEL)
+        refuse_unsupported(config, MODEL, cache_dtypes=BF16)
         model, parallel = config.model_config.hf_config, config.parallel_config
         heads, tp = model.num_attention_heads, parallel.tensor_parallel_size
         if heads % tp:

@@ -57,11 +57,47 @@ def model_options(
     return chosen
 
 
-def refuse_drafts(config: EngineConfig, model: str) -> None:
-    """Raise `ScenarioError` for draft tokens, for a model whose decode rows have one query."""
-    if config.speculative_config is not None:
+# Words for a cache of bf16, and of 8-bit floats.
+BF16 = ("bf16", "bfloat16", "auto")
+FP8 = ("fp8", "fp8_e4m3", "fp8_ds_mla")
+
+
+def refuse_unsupported(
+    config: EngineConfig,
+    model: str,
+    *,
+    cache_dtypes: tuple[str, ...],
+    drafts: bool = False,
+    dcp: bool = False,
+    pcp: bool = False,
+) -> None:
+    """Raise `ScenarioError` for settings that a model would silently ignore.
+
+    `drafts`, `dcp` and `pcp` say that it knows draft tokens, decode and prefill context
+    parallelism; `cache_dtypes` are the words that it knows.
+    """
+    parallel, dtype = config.parallel_config, config.cache_config.cache_dtype
+    refused = (
+        (not drafts and config.speculative_config is not None, "$.speculative", "draft tokens"),
+        (
+            not dcp and parallel.decode_context_parallel_size > 1,
+            "$.parallel.dcp",
+            "decode context parallelism",
+        ),
+        (
+            not pcp and parallel.prefill_context_parallel_size > 1,
+            "$.parallel.pcp",
+            "prefill context parallelism",
+        ),
+    )
+    for wanted, path, what in refused:
+        if wanted:
+            raise ScenarioError(f"model {model}", path, f"this model has no {what}: leave it out")
+    if dtype not in cache_dtypes:
         raise ScenarioError(
-            f"model {model}", "$.speculative", "this model takes no draft tokens: leave it out"
+            f"model {model}",
+            "$.cache.kv_cache_dtype",
+            f"unknown {_text(dtype)}: expected one of {', '.join(map(_text, cache_dtypes))}",
         )
 
 

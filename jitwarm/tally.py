@@ -1,0 +1,75 @@
+"""Do one thing for each chosen case, whatever happens to the others, and sum it up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from jitwarm.errors import WorkerError
+from jitwarm.scenario import Case, Scenario
+
+OK, GATE, USAGE, RUN = 0, 1, 2, 3
+# Of the codes of many cases the last of these is told: a scenario that could not be tried must not
+# hide a miss, and neither a run that failed.
+_SEVERITY = (OK, USAGE, GATE, RUN)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many cases ended with each exit code, and the names of the scenarios that were refused.
+
+    A refused scenario counts once, however many cases it has.
+    """
+
+    codes: Counter[int] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        """The exit code of them all."""
+        return max(self.codes, key=_SEVERITY.index, default=OK)
+
+    def text(self) -> str:
+        """One line for people."""
+        words = ((OK, "ok"), (GATE, "with misses"), (RUN, "failed"))
+        parts = [f"{self.codes[code]} {word}" for code, word in words if self.codes[code]]
+        cases = sum(count for code, count in self.codes.items() if code != USAGE)
+        line = f"{cases} case{'s' * (cases != 1)}: {', '.join(parts) or 'none was run'}"
+        if self.refused:
+            line += f"; not run: {', '.join(self.refused)}"
+        return line
+
+
+def each(
+    chosen: Sequence[tuple[Scenario, Case]],
+    one: Callable[[Scenario, Case], int],
+    complain: Callable[[str], None],
+) -> Tally:
+    """Do `one`, which returns an exit code, for all chosen cases.
+
+    A case whose process fails costs the others nothing. One that its model refuses, for a library
+    that is not installed or heads that cannot be divided, ends its scenario: its other cases would
+    be refused too, or are not what was asked for. `complain` is told of both in a line.
+    """
+    tally, refused = Tally(), set[str]()
+    for scenario, case in chosen:
+        if scenario.path in refused:
+            continue
+        try:
+            code = one(scenario, case)
+        except WorkerError as error:
+            code = error.exit_code
+            complain(_refusal(case, error) if code == USAGE else str(error))
+            if code == USAGE:
+                refused.add(scenario.path)
+                tally.refused.append(scenario.name)
+        tally.codes[code] += 1
+    return tally
+
+
+def _refusal(case: Case, error: WorkerError) -> str:
+    """What the model of a case said; it may have named its scenario itself."""
+    text = str(error)
+    said = text.removeprefix(f"{case.title}: ")
+    return said if said.startswith(f"scenario {case.name}") else text
