@@ -86,7 +86,7 @@ def kernel_warmup(
                 f"jitwarm: {count} kernels or keys could not be warmed", list(report.errors)
             )
     else:
-        log.info("kernel warm-up: %d kernels ready in %.1f s", report.warmed, report.seconds)
+        log.info("kernel warm-up: %d keys and units ready in %.1f s", report.warmed, report.seconds)
     return report
 
 
@@ -102,7 +102,7 @@ def _run(
     for finding in plan.findings:
         log.warning("%s; %s", finding.message, finding.advice)
     if enabled:
-        log.info("kernel warm-up: %d kernels to make ready", len(plan.backend_keys))
+        log.info("kernel warm-up: %d keys to make ready", len(plan.backend_keys))
     else:
         log.info("kernel warm-up is switched off: kernel_config.enable_jit_warmup is False")
     progress = _Progress(log, options.pop("progress", None))

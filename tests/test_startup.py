@@ -48,8 +48,8 @@ def test_everything_registered_is_warmed_and_said(caplog):
     assert (report.enabled, report.warm.warmed, report.warmed, report.errors) == (True, 2, 2, ())
     assert monitor.count("compile", "load", phase="warm") == 4
     start, end = lines(caplog)
-    assert start == "kernel warm-up: 2 kernels to make ready"
-    assert end == f"kernel warm-up: 2 kernels ready in {report.seconds:.1f} s"
+    assert start == "kernel warm-up: 2 keys to make ready"
+    assert end == f"kernel warm-up: 2 keys and units ready in {report.seconds:.1f} s"
     assert report.seconds >= report.warm.seconds > 0
     assert from_contract is kernel_warmup
 
