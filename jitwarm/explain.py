@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jitwarm.backends.keyfields import KeyFields, fields_of
+from jitwarm.backends.triton.keytext import split_key
 from jitwarm.findings import Finding
 
 ABSENT = "absent"
@@ -61,9 +62,10 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
     ]
     if not taken.is_triton:
         return _other_backend(kernel, taken, near_fields, equally_near, differing)
+    launched = {name: _words(fields.get(name), is_setting=name in settings) for name in differing}
     words = [
         f"`{name}`: warmed as {_alternatives(name, equally_near, is_setting=name in settings)}, "
-        f"launched as {_words(fields.get(name), is_setting=name in settings)}"
+        f"launched as {launched[name]}"
         for name in differing
     ]
     return Finding(
@@ -73,8 +75,52 @@ def explain_miss(kernel: str, seen: str, warmed: Iterable[str]) -> Finding:
         field=", ".join(differing),
         warmed=", ".join(near_fields.get(name, ABSENT) for name in differing),
         seen=", ".join(fields.get(name, ABSENT) for name in differing),
-        advice=_advice(near_fields, fields, differing, settings),
+        advice=_advice(near_fields, fields, launched, settings),
     )
+
+
+def explain_tuning(kernel: str, seen: str, chosen: Iterable[str]) -> Finding:
+    """A MISS finding for a choice `seen` that an autotuner made while serving, against the nearest
+    of those that were `chosen` at start-up for the same kernel (`tuning_text`s).
+
+    `field`, `warmed` and `seen` name the differing values of the autotuner's key, and the dtypes.
+    """
+    path, fields, _ = split_key(seen)
+    others = [fields for other, fields, _ in map(split_key, chosen) if other == path]
+    nearest = min(((len(d), d) for one in others if (d := _differences(one, fields))), default=None)
+    message = f"{kernel} timed its configurations against each other while serving"
+    if nearest is None or fields in others:
+        advice = "tune it at start-up, or keep the choice of an earlier run"
+        return Finding("MISS", kernel, message, seen=seen, advice=advice)
+    _, differing = nearest
+    near = [one for one in others if _differences(one, fields) == differing]
+    was = {name: _either(one.get(name, ABSENT) for one in near) for name in differing}
+    now = {name: fields.get(name, ABSENT) for name in differing}
+    words = [f"`{name}`: warmed as {was[name]}, launched as {now[name]}" for name in differing]
+    return Finding(
+        "MISS",
+        kernel,
+        f"{message}: {'; '.join(words)}",
+        field=", ".join(differing),
+        warmed="; ".join(was.values()),
+        seen="; ".join(now.values()),
+        advice=f"declare a case with {', '.join(_setting(*one) for one in now.items())}",
+    )
+
+
+def _either(values: Iterable[str]) -> str:
+    return ", ".join(sorted(dict.fromkeys(values), key=_by_number))
+
+
+def _setting(name: str, value: str) -> str:
+    """What a case has to give for one value of a tuning: a dtype is the only word without quotes,
+    but for three.
+    """
+    if value == ABSENT:
+        return f"no `{name}`"
+    if value.isidentifier() and value not in ("None", "True", "False"):
+        return f"`{name}` of dtype {value}"
+    return f"`{name}={value}`"
 
 
 def _other_backend(
@@ -148,16 +194,24 @@ def _noun(kind: str) -> str:
 
 
 def _advice(
-    warmed: dict[str, str], seen: dict[str, str], differing: tuple[str, ...], settings: set[str]
+    warmed: dict[str, str], seen: dict[str, str], launched: dict[str, str], settings: set[str]
 ) -> str:
-    """What to do about every differing field; one sentence for all where nothing special helps."""
+    """What to do about every differing field; `launched` holds them in words.
+
+    For one that nothing special helps with, the launch itself has to be declared: with all of them.
+    """
     special = [
-        text
-        for name in differing
+        _advice_for(name, warmed.get(name, ""), seen.get(name, ""))
+        for name in launched
         if name not in settings
-        and (text := _advice_for(name, warmed.get(name, ""), seen.get(name, "")))
     ]
-    return "; ".join(dict.fromkeys(special)) or "declare this launch too"
+    helpful = [text for text in special if text]
+    if len(helpful) == len(launched):
+        return "; ".join(dict.fromkeys(helpful))
+    if len(launched) == 1:
+        return "declare this launch too"
+    every = ", ".join(f"`{name}` as {words}" for name, words in launched.items())
+    return f"declare this launch too: {every}"
 
 
 def _advice_for(name: str, was: str, now: str) -> str | None:

@@ -1,8 +1,12 @@
-"""Observe: every compile, disk hit and load of this process as a typed event; in mode `error` a
-late one is refused.
+"""Observe: every compile, disk hit, load and tuning of this process as a typed event.
+
+In mode `error` a late compile or disk read is refused before it happens. Loads, tunings and traces
+that find their binary in memory are told, in every mode, and refused in none; the compiles inside
+of a tuning are compiles.
 
 What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
-included; every compile of CuTe DSL, flash-attention 4 included. What is not covered:
+included; every compile of CuTe DSL, flash-attention 4 included, wherever and whenever the library
+is imported. What is not covered:
 `triton.compile` called directly (Inductor), other compilers, work done before the monitor was
 started. Launches are counted for Triton's kernels and for those that our own classes launch.
 """
@@ -35,9 +39,9 @@ class Monitor:
     once.
 
     Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss
-    while serving; `error` refuses it with `CompileRefused` before the disk cache or the compiler is
-    asked, each time it is tried. Hooks that others set on a compiler keep firing. `rank` goes into
-    the events.
+    (a compile or a disk read) and each tuning while serving; `error` refuses the miss with
+    `CompileRefused` before the disk cache or the compiler is asked, each time it is tried. Hooks
+    that others set on a compiler keep firing. `rank` goes into the events.
     """
 
     def __init__(

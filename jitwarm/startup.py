@@ -16,7 +16,7 @@ from jitwarm.contract.compile_units import UnitsReport, compile_registered_units
 from jitwarm.errors import RegistrationError, UsageError
 from jitwarm.plan import PlanItem, make_plan
 from jitwarm.registry import JitWarmupRegistry
-from jitwarm.warm import WarmReport, warm
+from jitwarm.warm import WarmReport, check_options, warm
 
 PROGRESS_EVERY_S = 5.0
 
@@ -59,12 +59,15 @@ def kernel_warmup(
     `kernel_config.enable_jit_warmup`; the `legacy` functions, hand-written warm-ups, run all the
     same, last. `options` go to `jitwarm.warm.warm` (jobs, depth, ...).
 
-    Everything is tried. Then, if anything failed, an ExceptionGroup of all failures is raised;
-    with `on_error="collect"` they are in the report instead. Start, progress and end are logged to
-    `log` (default: the logger `jitwarm`). Raises `RegistrationError` where there is no registry.
+    Everything is tried, whatever happens to one of them. Then, if anything failed, an
+    ExceptionGroup of all failures is raised; with `on_error="collect"` they are in the report
+    instead. Start, progress and end are logged to `log` (default: the logger `jitwarm`). Before
+    anything is tried this raises `RegistrationError` where there is no registry, and `UsageError`
+    for options that cannot be.
     """
     if on_error not in ("raise", "collect"):
         raise UsageError(f"unknown on_error {on_error!r}: use raise or collect")
+    check_options(**options)
     log = log or logging.getLogger("jitwarm")
     registry = _registry_of(worker_or_registry)
     settings = getattr(config if config is not None else registry.config, "kernel_config", None)
@@ -98,21 +101,22 @@ def _run(
     options: dict[str, Any],
     start: float,
 ) -> StartUpReport:
-    plan = make_plan(registry)
-    for finding in plan.findings:
-        log.warning("%s; %s", finding.message, finding.advice)
-    if enabled:
-        log.info("kernel warm-up: %d keys to make ready", len(plan.backend_keys))
-    else:
-        log.info("kernel warm-up is switched off: kernel_config.enable_jit_warmup is False")
-    progress = _Progress(log, options.pop("progress", None))
-    warmed = warm(plan, enabled=enabled, progress=progress, **options)
     errors: list[Exception] = []
+    warmed = WarmReport.of_nothing()
     try:
+        warmed = _warmed(registry, enabled, log, options)
         warmed.raise_failures()
     except ExceptionGroup as group:
         errors += group.exceptions
-    units = compile_registered_units() if enabled else UnitsReport()
+    except Exception as error:  # everything is tried
+        error.add_note("while warming the registered kernels")
+        errors.append(error)
+    units = UnitsReport()
+    try:
+        units = compile_registered_units() if enabled else units
+    except Exception as error:  # as above
+        error.add_note("while compiling the CuTe DSL compile units")
+        errors.append(error)
     errors += units.errors
     if units.skipped:
         log.warning("%d CuTe DSL compile units skipped: %s", units.found, units.skipped)
@@ -122,12 +126,27 @@ def _run(
         begin = time.perf_counter()
         try:
             function()
-        except Exception as error:  # everything is tried
+        except Exception as error:  # as above
             error.add_note(f"while calling {name}")
             errors.append(error)
         called.append((name, time.perf_counter() - begin))
     seconds = time.perf_counter() - start
     return StartUpReport(enabled, seconds, warmed, units, tuple(called), tuple(errors))
+
+
+def _warmed(
+    registry: JitWarmupRegistry, enabled: bool, log: logging.Logger, options: dict[str, Any]
+) -> WarmReport:
+    """Plan and warm what is registered."""
+    plan = make_plan(registry)
+    for finding in plan.findings:
+        log.warning("%s; %s", finding.message, finding.advice)
+    if enabled:
+        log.info("kernel warm-up: %d keys to make ready", len(plan.backend_keys))
+    else:
+        log.info("kernel warm-up is switched off: kernel_config.enable_jit_warmup is False")
+    progress = _Progress(log, options.pop("progress", None))
+    return warm(plan, enabled=enabled, progress=progress, **options)
 
 
 class _Progress:

@@ -14,15 +14,15 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from jitwarm import env, keys, phases
 from jitwarm.backends import Backend, ProcessBackend, backend_of, sinks
-from jitwarm.errors import CompilerCrashed, UsageError
+from jitwarm.errors import CompilerCrashed, RunError, UsageError
 from jitwarm.plan import Plan, PlanItem
 
 DEPTHS = ("compiled", "loaded")
@@ -33,7 +33,8 @@ class Outcome:
     """What became of one backend key.
 
     `status` is `warmed`, `failed` (see `error`) or `skipped` (see `reason`, which may also hold a
-    doubt about a key that is warmed); `seconds` is the time in its worker.
+    doubt about a key that is warmed): warm-up is off, or it is a configuration that an autotuner
+    passes over. `seconds` is the time in its worker.
     """
 
     item: PlanItem
@@ -55,6 +56,11 @@ class WarmReport:
     depth: str
     outcomes: tuple[Outcome, ...]
     enumeration_failures: tuple[tuple[str, Exception], ...]
+
+    @classmethod
+    def of_nothing(cls) -> Self:
+        """The report of a warm-up that came to no key."""
+        return cls(0.0, 0.0, 1, "loaded", (), ())
 
     @property
     def warmed(self) -> int:
@@ -106,12 +112,10 @@ def warm(
     `jobs` compiles at a time (default: JITWARM_JOBS, else one a core); `depth` `compiled` leaves
     the module load to the first launch, `loaded` does not. With `enabled=False` nothing compiles
     and every key is `skipped`. `progress(done, total, item, seconds)` is called in this thread
-    after each key. Never raises for a key that fails: see `WarmReport.raise_failures`.
+    after each key. Never raises for a key that fails, nor for a compiler that is broken: see
+    `WarmReport.raise_failures`.
     """
-    if depth not in DEPTHS:
-        raise UsageError(f"unknown warm-up depth {depth!r}: use {' or '.join(DEPTHS)}")
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"jobs={jobs}: at least one thread has to compile")
+    check_options(jobs=jobs, depth=depth)
     jobs = jobs or env.jobs() or os.cpu_count() or 1
     units = [_Unit(items[0], _spellings(items)) for items in plan.by_backend_key.values()]
     start, cpu = time.perf_counter(), _cpu_seconds()
@@ -128,6 +132,14 @@ def warm(
         tuple(outcomes),
         plan.failures if enabled else (),
     )
+
+
+def check_options(*, jobs: int | None = None, depth: str = "loaded", **_: Any) -> None:
+    """Raise `UsageError` for options that `warm` refuses."""
+    if depth not in DEPTHS:
+        raise UsageError(f"unknown warm-up depth {depth!r}: use {' or '.join(DEPTHS)}")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs={jobs}: at least one thread has to compile")
 
 
 def _cpu_seconds() -> float:
@@ -171,8 +183,16 @@ def _warm_all(
             progress(len(outcomes), len(units), outcome.item, time.perf_counter() - start)
 
     with phases.phase("warm"):
-        for backend, own in backends.values():
-            backend.prepare(recipe for unit in own for recipe in unit.recipes)
+        # A kernel's own compile is not parallel, and finds in memory what the others made.
+        last = sorted(backends.values(), key=lambda entry: entry[0].name == "opaque")
+        for backend, own in last:
+            try:
+                backend.prepare(recipe for unit in own for recipe in unit.recipes)
+            except Exception as error:  # a broken library must not cost other backends their keys
+                for unit in own:
+                    failure = _unprepared(backend, unit.item, error)
+                    done(Outcome(unit.item, "failed", 0.0, error=failure))
+                continue
             parallel = backend.parallel if jobs > 1 and len(own) > 1 else ""
             if parallel == "threads":
                 _warm_in_pool(backend, own, jobs, depth, done)
@@ -182,6 +202,16 @@ def _warm_all(
                 for unit in own:
                     done(_warm_one(backend, unit, depth))
     return [outcomes[unit.item.backend_key] for unit in units]
+
+
+def _unprepared(backend: Backend, item: PlanItem, error: Exception) -> RunError:
+    """Each key has an error of its own, which leads to the one that they share."""
+    failure = RunError(
+        f"{item.declared or item.backend_key}: the backend {backend.name} cannot compile here: "
+        f"{type(error).__name__}: {error}; mend its compiler's installation, or remove it"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def _warm_in_pool(
@@ -210,33 +240,51 @@ def _warm_in_children(
     """Compile each key in a forked child and take its binary over; what no child handed over is
     compiled here, so that its error has its own traceback.
     """
-    from jitwarm.backends.cutedsl.children import Unserved, compile_in_children
+    from jitwarm.backends.cutedsl.children import Unserved
 
-    worth: Any = getattr(backend, "worth_a_child", bool)  # without it every key is
-    far: list[_Unit] = []
-    near: list[_Unit] = []
-    for unit in units:
-        (far if all(map(worth, unit.recipes)) else near).append(unit)
+    far = [unit for unit in units if _worth_a_child(backend, unit)]
     if len(far) == 1:  # a child would only add the price of a fork
-        far, near = [], units
-    tasks = [unit.recipes for unit in far]
-    with tempfile.TemporaryDirectory(prefix="jitwarm-") as folder:
-        results = compile_in_children(backend, tasks, min(jobs, len(far)), Path(folder))
+        far = []
+    finished: set[str] = set()
+    with contextlib.closing(_from_children(backend, far, jobs)) as results:
+        for unit, result in results:
+            if not isinstance(result, Unserved):
+                outcome = _take_over(backend, unit, result, depth)
+            elif result.crashed:
+                outcome = Outcome(unit.item, "failed", 0.0, error=_crash(unit.item, result))
+            else:
+                outcome = None
+            if outcome is not None:
+                finished.add(unit.item.backend_key)
+                done(outcome)
+    for unit in units:
+        if unit.item.backend_key not in finished:
+            done(_warm_one(backend, unit, depth))
+
+
+def _worth_a_child(backend: ProcessBackend, unit: _Unit) -> bool:
+    worth: Any = getattr(backend, "worth_a_child", bool)  # without it every key is
+    try:
+        return all(map(worth, unit.recipes))
+    except Exception:  # whatever is wrong with the key, a compile in this process tells it better
+        return False
+
+
+def _from_children(
+    backend: ProcessBackend, units: list[_Unit], jobs: int
+) -> Generator[tuple[_Unit, Any]]:
+    """Each unit that a child ended with, and what became of it; their files exist until the next.
+
+    Ends early where this machine has no process, no file or no room left for another child.
+    """
+    from jitwarm.backends.cutedsl.children import compile_in_children
+
+    tasks = [unit.recipes for unit in units]
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="jitwarm-") as folder:
+        results = compile_in_children(backend, tasks, min(jobs, len(units)), Path(folder))
         with contextlib.closing(results):
             for number, result in results:
-                unit = far[number]
-                if not isinstance(result, Unserved):
-                    outcome = _take_over(backend, unit, result, depth)
-                elif result.crashed:
-                    outcome = Outcome(unit.item, "failed", 0.0, error=_crash(unit.item, result))
-                else:
-                    outcome = None
-                if outcome is None:
-                    near.append(unit)
-                else:
-                    done(outcome)
-    for unit in near:
-        done(_warm_one(backend, unit, depth))
+                yield units[number], result
 
 
 def _take_over(backend: ProcessBackend, unit: _Unit, handed: Any, depth: str) -> Outcome | None:
@@ -274,12 +322,17 @@ def _warm_one(backend: Backend, unit: _Unit, depth: str) -> Outcome:
 def _loaded(
     backend: Backend, unit: _Unit, artefacts: list[Any], depth: str, start: float
 ) -> Outcome:
-    """The outcome of a key whose artefacts are compiled, after their load where it is asked for."""
+    """The outcome of a key whose artefacts are compiled, after their load where it is asked for.
+
+    An artefact with a `problem` cannot be used, and nobody will ask for it: that is no failure.
+    """
     doubts: list[str] = []
     try:
         if depth == "loaded":
             doubts = [doubt for artefact in artefacts if (doubt := backend.load(artefact))]
     except Exception as error:  # as above
         return Outcome(unit.item, "failed", time.perf_counter() - start, error=error)
-    reason = "; ".join(dict.fromkeys(doubts))
-    return Outcome(unit.item, "warmed", time.perf_counter() - start, reason=reason)
+    problems = [problem for one in artefacts if (problem := getattr(one, "problem", ""))]
+    reason = "; ".join(dict.fromkeys(problems or doubts))
+    status = "skipped" if problems else "warmed"
+    return Outcome(unit.item, status, time.perf_counter() - start, reason=reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitwarm.explain import explain_miss
+from jitwarm.explain import explain_miss, explain_tuning
 from jitwarm.findings import Finding
 
 
@@ -134,7 +134,84 @@ def test_several_differences_against_the_nearest_key():
         field="x, num_warps",
         warmed="*fp32/D, absent",
         seen="*fp32/, 8",
-        advice="declare the unaligned `x` too, or add it to do_not_specialize_on_alignment",
+        advice="declare this launch too: `x` as *fp32 pointer not aligned to 16 bytes, "
+        "`num_warps` as 8",
+    )
+
+
+SEVERAL = {
+    "a constant that goes with a pointer": (
+        key(bias="constexpr=None", HAS_BIAS="constexpr=False"),
+        key(bias="*bf16/D", HAS_BIAS="constexpr=True"),
+        (
+            "declare this launch too: `bias` as *bf16 pointer aligned to 16 bytes, "
+            "`HAS_BIAS` as the constant True"
+        ),
+    ),
+    "constants": (
+        key(A="constexpr=1", B="constexpr=2"),
+        key(A="constexpr=3", B="constexpr='x'"),
+        "declare this launch too: `A` as the constant 3, `B` as the constant 'x'",
+    ),
+    "each with an advice of its own": (
+        key(x="*fp32/D", n="i32/D"),
+        key(x="*bf16/D", n="i32/"),
+        (
+            "declare `x` with this dtype too; "
+            "declare this class of `n` too, or add it to do_not_specialize"
+        ),
+    ),
+    "an option left out": (
+        key("; num_warps=8", A="constexpr=1"),
+        key(A="constexpr=2"),
+        "declare this launch too: `A` as the constant 2, `num_warps` as its default",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_advice_covers_every_field_that_differs(name):
+    warmed, seen, advice = SEVERAL[name]
+    assert explain_miss("K", seen, [warmed]).advice == advice
+
+
+def tuning(kernel="m.k", **values):
+    return f"{kernel}[{'; '.join(f'{name}:{value}' for name, value in values.items())}]{{tune}}"
+
+
+def test_a_late_tuning_names_the_values_that_were_warmed_and_the_one_that_was_launched():
+    chosen = [tuning(M=m, N=8, x="float32") for m in (16, 8, 1)]
+    chosen += [tuning(M=64, N=4, x="bfloat16"), tuning(kernel="m.other", M=64, N=8, x="float32")]
+    assert explain_tuning("K", tuning(M=64, N=8, x="float32"), chosen) == Finding(
+        "MISS",
+        "K",
+        "K timed its configurations against each other while serving: `M`: warmed as 1, 8, 16, "
+        "launched as 64",
+        field="M",
+        warmed="1, 8, 16",
+        seen="64",
+        advice="declare a case with `M=64`",
+    )
+
+
+def test_a_late_tuning_of_several_values():
+    seen = tuning(M="None", mode="'a; b'", x="float16")
+    finding = explain_tuning("K", seen, [tuning(M=1, mode="'c'", x="float32", n=2)])
+    assert finding.advice == (
+        "declare a case with `M=None`, `mode='a; b'`, `x` of dtype float16, no `n`"
+    )
+    assert finding.warmed == "1; 'c'; float32; 2"
+    assert finding.seen == "None; 'a; b'; float16; absent"
+
+
+@pytest.mark.parametrize("chosen", [[], [tuning(n=1), tuning(n=2)], [tuning("m.other", n=2)]])
+def test_a_late_tuning_that_no_value_explains(chosen):
+    assert explain_tuning("K", tuning(n=1 if chosen[1:] else 3), chosen) == Finding(
+        "MISS",
+        "K",
+        "K timed its configurations against each other while serving",
+        seen=tuning(n=1 if chosen[1:] else 3),
+        advice="tune it at start-up, or keep the choice of an earlier run",
     )
 
 

@@ -1,16 +1,19 @@
 """Who hears of compiles, loads and tunings: one list of sinks for all backends.
 
 A backend tells its events here and asks here before it compiles. Hook points in a compiler's own
-code are in that backend's `hooks` module; they are put in place when the first sink attaches and
-taken out when the last one leaves, so an unwatched process runs the compiler's own code.
+code are in that backend's `hooks` module; they are put in place when the first sink attaches, or
+when the compiler is imported later, by anybody, and taken out when the last sink leaves, so an
+unwatched process runs the compiler's own code.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import threading
 from typing import Any, Protocol, cast
 
+from jitwarm.backends.imports import ImportWatch
 from jitwarm.backends.miss import Miss
 
 # The modules with hook points, in the order in which they are installed.
@@ -40,13 +43,19 @@ class Sink(Protocol):
 
 
 class Hooks(Protocol):
-    """The hook points of one compiler."""
+    """The hook points of one compiler.
+
+    `MODULE` is the compiler's module whose import makes `install` find them; it is empty where
+    `install` imports the compiler itself.
+    """
+
+    MODULE: str
 
     def install(self) -> None:
         """Put the hooks in place, where they are not.
 
-        Does nothing where the compiler was not imported. Raises AttributeError if this version of
-        it lacks a hook point.
+        Does nothing where the compiler was not imported to its end. Raises AttributeError if this
+        version of it lacks a hook point.
         """
 
     def remove(self) -> None:
@@ -58,6 +67,10 @@ class Hooks(Protocol):
 
 _lock = threading.RLock()
 _sinks: tuple[Sink, ...] = ()
+_watch: ImportWatch | None = None
+_installing = False
+# A compiler was imported, and its hook points may still have to be put in place.
+_stale = False
 
 
 def attach(sink: Sink) -> None:
@@ -68,8 +81,14 @@ def attach(sink: Sink) -> None:
     global _sinks
     with _lock:
         if not _sinks:
-            _install_all()
+            try:
+                _watch_imports()  # first: what is imported from here on is told
+                _install()
+            except BaseException:
+                _remove()
+                raise
         _sinks = (*_sinks, sink)
+    _catch_up()
 
 
 def detach(sink: Sink) -> None:
@@ -81,8 +100,9 @@ def detach(sink: Sink) -> None:
         _sinks = tuple(other for other in _sinks if other is not sink)
         for hooks in _all_hooks():
             hooks.forget(sink)
-            if not _sinks:
-                hooks.remove()
+        if not _sinks:
+            _remove()
+    _catch_up()
 
 
 def only(sink: Sink) -> None:
@@ -90,11 +110,11 @@ def only(sink: Sink) -> None:
 
     The lock of the parent may be held by one of its threads, which is not here to release it.
     """
-    global _sinks, _lock
-    _lock = threading.RLock()
+    global _sinks, _lock, _installing
+    _lock, _installing = threading.RLock(), False
     _sinks = (sink,)
-    for hooks in _all_hooks():
-        hooks.install()
+    _watch_imports()
+    _install()
 
 
 def active() -> bool:
@@ -103,11 +123,14 @@ def active() -> bool:
 
 
 def refresh() -> None:
-    """Watch compilers too that were imported since the first sink attached."""
+    """Watch compilers too that were imported since the first sink attached.
+
+    Raises AttributeError if one of them lacks a hook point; the others are watched all the same.
+    """
     with _lock:
         if _sinks:
-            for hooks in _all_hooks():
-                hooks.install()
+            _install()
+    _catch_up()
 
 
 def ask(miss: Miss) -> tuple[Sink, Any] | None:
@@ -147,13 +170,67 @@ def _all_hooks() -> list[Hooks]:
     return [cast("Hooks", importlib.import_module(name)) for name in _HOOKS]
 
 
-def _install_all() -> None:
-    installed: list[Hooks] = []
+def _install() -> None:
+    """Install all hooks that are not there; raises the first error of those that cannot be.
+
+    The lock is held.
+    """
+    global _installing
+    errors: list[Exception] = []
+    _installing = True
     try:
         for hooks in _all_hooks():
-            hooks.install()
-            installed.append(hooks)
-    except BaseException:
-        for hooks in installed:
-            hooks.remove()
-        raise
+            try:
+                hooks.install()
+            except Exception as error:  # one compiler must not cost the others
+                errors.append(error)
+    finally:
+        _installing = False
+    if errors:
+        raise errors[0]
+
+
+def _remove() -> None:
+    """Take everything out. The lock is held."""
+    global _watch
+    if _watch is not None:
+        _watch.stop()
+        _watch = None
+    for hooks in _all_hooks():
+        hooks.remove()
+
+
+def _watch_imports() -> None:
+    global _watch
+    if _watch is None:
+        _watch = ImportWatch({hooks.MODULE for hooks in _all_hooks()} - {""}, _imported)
+    _watch.start()
+
+
+def _imported() -> None:
+    global _stale
+    _stale = True
+    _catch_up()
+
+
+def _catch_up() -> None:
+    """Install the hooks of what was imported meanwhile, or leave that to whoever holds the lock,
+    who calls this after it.
+
+    An importing thread must not wait for the lock: its holder may itself wait for that import.
+    Nor must its import fail: what a compiler lacks is logged, and raised by the next `refresh`.
+    """
+    global _stale
+    lock = _lock
+    while _stale and lock.acquire(blocking=False):
+        try:
+            if _installing:  # by this very thread, further out
+                return
+            _stale = False
+            if _sinks:
+                _install()
+        except Exception:
+            log = logging.getLogger("jitwarm")
+            log.exception("a compiler that was imported just now cannot be watched")
+        finally:
+            lock.release()

@@ -94,15 +94,23 @@ def make_ready(label: str, bound: BoundLaunch) -> Any:
     """Compile what a launch of a Triton kernel needs, and let an autotuner choose.
 
     Returns the CompiledKernel, or the list of those of an autotuner's usable configurations. Raises
-    what the compiler raises, and for an autotuner what the launch raises.
+    what the compiler raises, and for an autotuner what the launch raises, and `RunError` if no
+    configuration is usable.
     """
     from jitwarm.backends.triton.compiler import compile_recipe
-    from jitwarm.backends.triton.tuning import choose_configuration, compile_configuration
+    from jitwarm.backends.triton.tuning import (
+        choose_configuration,
+        compile_configuration,
+        none_usable,
+    )
 
     recipes = triton_recipes(bound, launches_of(label, bound))
     if not is_tuned(bound.kernel):
         return compile_recipe(recipes[0])
     made = [compile_configuration(compile_recipe, recipe) for recipe in recipes]
+    usable = [configuration.kernel for configuration in made if configuration.kernel is not None]
+    if not usable:
+        raise none_usable(bound.kernel, made[0].problem)
     if bound.grid is not None:
         choose_configuration(bound.kernel, bound.arguments, bound.options, bound.grid)
-    return [configuration.kernel for configuration in made if configuration.kernel is not None]
+    return usable

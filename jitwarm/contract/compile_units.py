@@ -14,15 +14,18 @@ from typing import Any, Protocol
 
 from jitwarm import keys, phases
 from jitwarm.backends.cutedsl import library
-from jitwarm.errors import RegistrationError
+from jitwarm.declare.enumeration import taken
+from jitwarm.errors import RegistrationError, WrongKindError
 
 
 @dataclass(frozen=True)
 class CuTeDSLCompileUnit:
     """One compile: `compile()` makes what launches of `key` need, and keeps it where they look.
 
-    `key` is a value that says everything which decides the binary, the kernel included: units with
-    the same key (by type and value) are compiled once. `name` is what reports show.
+    `key` is a value that says everything which decides the binary, the kernel included: of all
+    units with the same key (by type and value) only the first one's `compile` runs, so it has to
+    keep the result where every launch of the key looks, not in its own provider alone. `name` is
+    what reports show.
     """
 
     name: str
@@ -52,8 +55,8 @@ class UnitOutcome:
 class UnitsReport:
     """The compiled units in order of registration, and what went wrong before any compile.
 
-    `skipped` is why none was tried, in one line, or empty; then `outcomes` is empty, and `found`
-    still counts the distinct keys.
+    `skipped` is why none was tried, in one line, or empty; then, and where the library is broken,
+    `outcomes` is empty, and `found` still counts the distinct keys.
     """
 
     found: int = 0
@@ -110,7 +113,11 @@ def compile_registered_units() -> UnitsReport:
         found.setdefault(token, _Found(unit)).names[unit.name] = None
     if not found:
         return UnitsReport(failures=tuple(failures))
-    reason = library.why_not_here()
+    try:
+        reason = library.why_not_here()
+    except Exception as error:  # an installation that is broken, not missing
+        error.add_note(f"while asking whether {len(found)} CuTe DSL compile units can compile here")
+        return UnitsReport(len(found), failures=(*failures, error))
     if reason:
         return UnitsReport(len(found), failures=tuple(failures), skipped=reason)
     return UnitsReport(len(found), tuple(_compiled(found.values())), tuple(failures))
@@ -129,13 +136,40 @@ def _units(failures: list[Exception]) -> Iterator[CuTeDSLCompileUnit]:
     for provider in alive:
         if provider is None:
             continue
-        try:
-            units = list(provider.get_cutedsl_warmup_compile_units())
-        except Exception as error:  # as above
-            error.add_note(f"while asking {type(provider).__qualname__} for its compile units")
-            failures.append(error)
-            continue
-        yield from units
+        kind = type(provider).__qualname__
+        units, errors = taken(_asked(provider))
+        for error in errors:
+            error.add_note(f"while asking {kind} for its compile units")
+        failures += errors
+        for unit in units:
+            wrong = _wrong_with(unit)
+            if wrong:
+                failures.append(
+                    WrongKindError(
+                        f"{kind}.get_cutedsl_warmup_compile_units() gave {wrong}; it has to give "
+                        "CuTeDSLCompileUnit(name, key, compile) objects, with a text as name and a "
+                        "function of no arguments as compile"
+                    )
+                )
+            else:
+                yield unit
+
+
+def _asked(provider: Provider) -> Iterator[Any]:
+    yield from provider.get_cutedsl_warmup_compile_units()
+
+
+def _wrong_with(unit: Any) -> str:
+    """Why this is no compile unit, in words; empty where it is one."""
+    if not isinstance(unit, CuTeDSLCompileUnit):
+        return f"an object of type {type(unit).__qualname__}"
+    name: object = unit.name
+    if not isinstance(name, str):
+        return f"a unit whose name is of type {type(name).__qualname__}"
+    function: object = unit.compile
+    if not callable(function):
+        return f"the unit {name} whose compile is of type {type(function).__qualname__}"
+    return ""
 
 
 def _compiled(found: Iterable[_Found]) -> Iterator[UnitOutcome]:

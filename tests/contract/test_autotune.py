@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from pathlib import Path
 
 import pytest
 import torch
 import triton
+from triton.compiler.errors import CompileTimeAssertionFailure
 
 import tuned_subjects as subjects
 from jitwarm import JitWarmupRegistry, Monitor, device
@@ -18,10 +20,10 @@ from jitwarm.backends.triton.tuning import TunedRecipe
 from jitwarm.backends.triton.unwrap import by_position, inner_launches, is_tuned, tuning_text
 from jitwarm.contract import OpaqueRecipe, triton_kernel_dispatcher_with_warmup
 from jitwarm.declare.tensor import TensorSpec
-from jitwarm.errors import BindingError, DeclarationError, DeviceError, WrongKindError
+from jitwarm.errors import BindingError, DeclarationError, DeviceError, RunError, WrongKindError
 from jitwarm.phases import phase
 from jitwarm.plan import make_plan
-from jitwarm.warm import warm
+from jitwarm.warm import DEPTHS, warm
 
 pytestmark = pytest.mark.triton
 SKIPPED = " choice (tuning skipped: a stub device times nothing; the first is taken)"
@@ -180,19 +182,89 @@ def test_a_single_configuration_is_no_choice(stub):
     assert monitor.count() == 0
 
 
-def test_a_configuration_that_does_not_compile_is_passed_over(stub):
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_configuration_that_does_not_compile_is_passed_over(stub, depth):
+    choosy = around(subjects.picky)
+    _, plan = plan_of(choosy)
+    report = warm(plan, jobs=1, depth=depth)
+    assert [outcome.status for outcome in report.outcomes] == ["skipped", "warmed", "warmed"]
+    assert (report.warmed, report.failed) == (2, [])
+    reason = report.outcomes[0].reason
+    assert reason.startswith("this configuration cannot be used here, and the autotuner passes ove")
+    assert len(choosy.compile(choosy.get_warmup_keys()[0])) == 1
+    with Monitor("error", count_hits=True) as monitor:
+        choosy(torch.empty(64), 3)
+    assert monitor.count("compile", "failed", "refused", "tune") == 0
+    [key] = monitor.launches()
+    assert parse_key(key)[1]["BLOCK"] == "constexpr=32"
+
+
+def around(kernel):
+    """The decorator style around a kernel `(x_ptr, n)`, with one case."""
+
     @triton_kernel_dispatcher_with_warmup(
-        warmup_inputs=lambda: {"x": subjects.X, "n": 3}, kernel=subjects.picky
+        warmup_inputs=lambda: {"x": subjects.X, "n": 3}, kernel=kernel
     )
     def choosy(x, n):
         return (1,), {}
 
-    _, plan = plan_of(choosy)
+    return choosy
+
+
+def with_blocks(kernel, *blocks):
+    return triton.autotune([triton.Config({"BLOCK": block}) for block in blocks], key=["n"])(
+        kernel.fn
+    )
+
+
+def test_a_configuration_that_does_not_fit_the_device_is_passed_over(stub, monkeypatch):
+    from triton.compiler import CompiledKernel
+
+    load = CompiledKernel._init_handles
+
+    def load_if_it_fits(kernel):
+        if "constexpr=16" in kernel.jitwarm_key[1]:
+            raise triton.runtime.errors.OutOfResources(300_000, 232_448, "shared memory")
+        return load(kernel)
+
+    monkeypatch.setattr(CompiledKernel, "_init_handles", load_if_it_fits)
+    tuner = with_blocks(subjects.single, 16, 32)
+    _, plan = plan_of(around(tuner))
+    with Monitor("record") as monitor:
+        report = warm(plan, jobs=1, depth="compiled")
+        assert (report.warmed, monitor.count("load")) == (3, 0)  # not asked of it, and yet known
+    assert [config.kwargs for config in tuner.cache.values()] == [{"BLOCK": 32}]
     report = warm(plan, jobs=1)
-    assert (report.warmed, report.failed) == (3, [])
-    [doubt] = [outcome.reason for outcome in report.outcomes if outcome.reason]
-    assert doubt.startswith("this configuration cannot be used here, and the autotuner passes over")
-    assert len(choosy.compile(choosy.get_warmup_keys()[0])) == 1
+    assert [outcome.status for outcome in report.outcomes] == ["skipped", "warmed", "warmed"]
+    assert "out of resource" in report.outcomes[0].reason
+
+
+def test_a_key_without_a_usable_configuration_fails_and_nothing_is_chosen(stub):
+    tuner = with_blocks(subjects.picky, 16, 64)
+    _, plan = plan_of(around(tuner))
+    report = warm(plan, jobs=1)
+    assert [outcome.status for outcome in report.outcomes] == ["skipped", "skipped", "failed"]
+    [outcome] = report.failed
+    assert isinstance(outcome.error, RunError)
+    assert str(outcome.error).startswith(
+        "tuned_subjects.picky: no configuration of its autotuner can be used for this launch: "
+    )
+    assert "only 32 fits" in str(outcome.error)
+    with pytest.raises(RunError, match="^tuned_subjects.picky: no configuration") as caught:
+        tuning.choose_configuration(tuner, {"x_ptr": subjects.X, "n": 3}, {}, (1,))
+    assert isinstance(caught.value.__cause__, CompileTimeAssertionFailure)
+    assert tuner.cache == {}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_choices_come_last_wherever_the_plan_has_them(stub, jobs):
+    _, plan = plan_of(subjects.native)
+    plan = dataclasses.replace(plan, items=plan.items[::-1])
+    order = []
+    report = warm(plan, jobs=jobs, progress=lambda done, total, item, s: order.append(item.backend))
+    assert order == ["triton", "triton", "opaque", "opaque"]
+    planned = ["opaque", "triton", "triton", "opaque"]
+    assert [outcome.item.backend for outcome in report.outcomes] == planned
 
 
 def test_other_failures_of_a_configuration_are_failures():

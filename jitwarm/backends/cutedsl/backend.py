@@ -67,8 +67,15 @@ class CuTeDSLBackend:
         return load_executor(artefact.recipe.kernel, artefact.recipe.key)
 
     def worth_a_child(self, recipe: CuTeDSLRecipe) -> bool:
-        """Not for a key that is there, nor for one whose options make no tvm-ffi function."""
+        """Not for a key that is there, nor for one whose options make no tvm-ffi function.
+
+        Nor for a kernel with a `compile` of its own: what else it keeps would stay in the child.
+        """
+        from jitwarm.contract.cutedsl import CuTeDSLJitKernel
+
         kernel = recipe.kernel
+        if getattr(kernel.compile, "__func__", None) is not CuTeDSLJitKernel.compile:
+            return False
         return "--enable-tvm-ffi" in kernel.compile_options and (
             kernel._compiled_cache.get(recipe.key) is None
         )

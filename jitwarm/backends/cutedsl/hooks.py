@@ -18,14 +18,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from jitwarm.backends import sinks
+from jitwarm.backends import imports, sinks
 from jitwarm.backends.miss import Miss, being_served, serving
+
+# The module that is imported last of those we touch: half an import is none.
+MODULE = "cutlass.cute"
 
 _local = threading.local()
 _installed: _Installation | None = None
@@ -38,8 +40,7 @@ def install() -> None:
     a hook point. Called by `sinks`, under its lock.
     """
     global _installed
-    # The module that is imported last of those we touch: half an import is none.
-    if _installed is None and hasattr(sys.modules.get("cutlass.cute"), "compile"):
+    if _installed is None and hasattr(imports.complete(MODULE), "compile"):
         _installed = _Installation()
 
 

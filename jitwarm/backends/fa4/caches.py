@@ -6,6 +6,10 @@ anybody watches, ours stands in that attribute, over the library's own. A key th
 in memory passes through; another is a miss: asked about first, then looked for on disk by the
 library, then compiled. In a probe every key passes for compiled, and is written down.
 
+A first launch, which loads the module, is told as a load. Keys that got into the library's memory
+while nobody watched count as launched: the library compiles where it launches. What this misses: a
+kernel that was compiled under watch and first launched without.
+
 `_flash_attn_fwd` is the main kernel. Beside it: `_get_scheduler_metadata` (schedule of split KV),
 `_flash_attn_fwd_combine` (adds the splits up), `_compute_tile_cumsum` and
 `_compute_blocks_to_batch` (table of requests for batches above 256). These five are all that the
@@ -14,11 +18,13 @@ forward path of 4.0.0b36 compiles.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import CodeType, FrameType
 from typing import Any
 
 from jitwarm.backends import launches, sinks
@@ -26,6 +32,7 @@ from jitwarm.backends.cutedsl import library as cutedsl
 from jitwarm.backends.fa4 import library
 from jitwarm.backends.fa4.keytext import key_text, path_of
 from jitwarm.backends.miss import Miss, serving
+from jitwarm.events import Kind
 
 Asked = tuple[str, tuple[Any, ...]]  # the function whose cache was asked, and the key
 Compile = tuple[tuple[Any, ...], dict[str, Any]]  # arguments of `cutlass.cute.compile`
@@ -33,11 +40,15 @@ Compile = tuple[tuple[Any, ...], dict[str, Any]]  # arguments of `cutlass.cute.c
 
 @dataclass(slots=True)
 class _Pending:
-    """A miss that the library is about to compile, or compiles."""
+    """A miss that the library is about to compile, or compiles.
+
+    `code` is of the function that asked: while it runs, the miss has not failed yet.
+    """
 
     asked: Asked
     miss: Miss
     since: float
+    code: CodeType
 
 
 class _State(threading.local):
@@ -45,12 +56,13 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.probe: list[Asked] | None = None
-        self.pending: _Pending | None = None
         self.capture: dict[Asked, Compile] | None = None
         self.captured_for: Asked | None = None
 
 
 _state = _State()
+_lock = threading.Lock()
+_pending: dict[int, _Pending] = {}  # by thread: whoever stops watching has to hear of all
 
 
 @contextmanager
@@ -81,18 +93,49 @@ def capturing() -> Iterator[dict[Asked, Compile]]:
 
 def end_pending() -> None:
     """Tell of a miss of this thread for which the library stored nothing: it has failed."""
-    entry, _state.pending = _state.pending, None
-    if entry is not None:
-        entry.miss.kind = "failed"
-        entry.miss.ms = (time.perf_counter() - entry.since) * 1e3
-        sinks.compiled(entry.miss)
+    if _pending and (entry := _taken(threading.get_ident())) is not None:
+        _tell("failed", entry)
+
+
+def end_all_pending(leaving: sinks.Sink) -> None:
+    """As `end_pending`, for every thread's misses whose launch is over, before a sink leaves.
+
+    `leaving` is told here: it may not be among the sinks any more.
+    """
+    running = sys._current_frames()
+    for thread, entry in list(_pending.items()):
+        if not _runs(entry.code, running.get(thread)) and _taken(thread, entry) is entry:
+            _tell("failed", entry)
+            leaving.on_compiled(entry.miss)
+
+
+def _taken(thread: int, only: _Pending | None = None) -> _Pending | None:
+    """The thread's entry, which is no longer pending; with `only` none but that one."""
+    with _lock:
+        if only is not None and _pending.get(thread) is not only:
+            return None
+        return _pending.pop(thread, None)
+
+
+def _tell(kind: Kind, entry: _Pending) -> None:
+    """The end of a miss; its time is up to now."""
+    entry.miss.kind = kind
+    entry.miss.ms = (time.perf_counter() - entry.since) * 1e3
+    sinks.compiled(entry.miss)
+
+
+def _runs(code: CodeType, frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 @dataclass(slots=True)
 class WatchedCache:
     """Stands over the cache of `function`; `original` keeps what is compiled.
 
-    `served` are keys that a sink serves with a kernel that does nothing.
+    `served` are keys that a sink serves with a kernel that does nothing; `known` is how many keys
+    the library had in memory when nobody watched any more.
     """
 
     function: str
@@ -100,6 +143,16 @@ class WatchedCache:
     texts: dict[tuple[Any, ...], str] = field(default_factory=dict)
     launched: set[tuple[Any, ...]] = field(default_factory=set)
     served: dict[tuple[Any, ...], sinks.Sink] = field(default_factory=dict)
+    known: int = 0
+
+    def resume(self) -> None:
+        """Somebody watches again: keys that came meanwhile have been launched."""
+        if len(self.original.cache) > self.known:
+            self.launched.update(list(self.original.cache)[self.known :])
+
+    def pause(self) -> None:
+        """Nobody watches any more."""
+        self.known = len(self.original.cache)
 
     def text(self, key: tuple[Any, ...]) -> str:
         """The canonical text of a key."""
@@ -121,13 +174,13 @@ class WatchedCache:
         if _state.probe is not None:
             _state.probe.append((self.function, key))
             return True
+        end_pending()
         if self.in_memory(key):
             return True
         if _state.capture is not None:
             _state.captured_for = (self.function, key)
             return False
-        if _state.pending is not None:
-            end_pending()
+        self.launched.discard(key)  # of a kernel that was dropped
         miss = Miss(path_of(self.function), self.text(key))
         answer = sinks.ask(miss)
         if answer is not None:
@@ -138,7 +191,9 @@ class WatchedCache:
             miss.kind, miss.ms = "disk_hit", (time.perf_counter() - start) * 1e3
             sinks.compiled(miss)
             return True
-        _state.pending = _Pending((self.function, key), miss, start)
+        code = sys._getframe(1).f_code
+        with _lock:
+            _pending[threading.get_ident()] = _Pending((self.function, key), miss, start, code)
         return False
 
     def __setitem__(self, key: tuple[Any, ...], kernel: Any) -> None:
@@ -146,12 +201,10 @@ class WatchedCache:
         if _state.capture is not None:
             return
         self.original[key] = kernel
-        entry = _state.pending
-        if entry is not None and entry.asked == (self.function, key):
-            _state.pending = None
-            entry.miss.kind = "compile"
-            entry.miss.ms = (time.perf_counter() - entry.since) * 1e3
-            sinks.compiled(entry.miss)
+        thread = threading.get_ident()
+        entry = _pending.get(thread)
+        if entry is not None and entry.asked == (self.function, key) and _taken(thread, entry):
+            _tell("compile", entry)
 
     def __getitem__(self, key: tuple[Any, ...]) -> Any:
         """The kernel, to launch it: the library asks once a launch."""
@@ -160,9 +213,11 @@ class WatchedCache:
         if key in self.served and key not in self.original.cache:
             return _nothing
         kernel = self.original[key]
-        if key in self.launched or not sinks.active():
+        if key in self.launched:
             return kernel
         self.launched.add(key)
+        if not sinks.active():  # as in a warm-up before anybody watches: loaded from here on
+            return kernel
         return _first_launch(kernel, path_of(self.function), self.text(key))
 
     def __getattr__(self, name: str) -> Any:
@@ -184,7 +239,7 @@ class WatchedCompiler:
         if _state.capture is not None and _state.captured_for is not None:
             _state.capture[_state.captured_for] = (args, kwargs)
             return None
-        entry = _state.pending
+        entry = _pending.get(threading.get_ident())
         with cutedsl.compiling(library.target()), library.quiet():
             if entry is None:
                 return self.original.compile(*args, **kwargs)

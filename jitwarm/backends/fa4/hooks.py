@@ -13,9 +13,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from jitwarm.backends.fa4 import library
-from jitwarm.backends.fa4.caches import WatchedCache, WatchedCompiler, end_pending
+from jitwarm.backends.fa4.caches import (
+    WatchedCache,
+    WatchedCompiler,
+    end_all_pending,
+    end_pending,
+)
 from jitwarm.backends.fa4.keytext import FIELDS
 from jitwarm.backends.sinks import Sink
+
+MODULE = library.INTERFACE
 
 _lock = threading.RLock()
 _users = 0
@@ -38,15 +45,17 @@ def remove() -> None:
     global _for_sinks
     with _lock:
         if _for_sinks:
-            end_pending()
             _for_sinks = False
             _leave(library.imported())
 
 
 def forget(sink: Sink) -> None:
-    """Keys that this sink served are misses again."""
+    """Keys that this sink served are misses again; failed launches that nobody has heard of are
+    told.
+    """
     for watched in _watched.values():
         watched.forget(sink)
+    end_all_pending(sink)
 
 
 @contextmanager
@@ -69,6 +78,7 @@ def _enter(interface: Any) -> None:
         for name, original in found.items():
             if name not in _watched or _watched[name].original is not original:
                 _watched[name] = WatchedCache(name, original)
+            _watched[name].resume()
             getattr(interface, name).compile_cache = _watched[name]
         interface.cute = WatchedCompiler(interface.cute)
     _users += 1
@@ -79,6 +89,7 @@ def _leave(interface: Any) -> None:
     _users -= 1
     if not _users:
         for name, watched in _watched.items():
+            watched.pause()
             function = getattr(interface, name)
             if function.compile_cache is watched:
                 function.compile_cache = watched.original

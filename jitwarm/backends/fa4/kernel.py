@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitwarm.backends import backend_of
 from jitwarm.backends.fa4.recipe import FA4Recipe
 from jitwarm.contract.kernel import JitKernel, KeyT
 from jitwarm.errors import DeclarationError
@@ -24,8 +25,6 @@ class FA4JitKernel(JitKernel[KeyT]):
 
     def compile(self, key: KeyT) -> Any:
         """Compile what a call of `key` needs, launching nothing."""
-        from jitwarm.backends import backend_of
-
         recipe = self.recipe(key)
         executor = self._compiled_cache[key] = backend_of(recipe).compile(recipe)
         return executor

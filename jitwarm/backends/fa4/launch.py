@@ -15,7 +15,7 @@ from typing import Any
 from jitwarm import device
 from jitwarm.backends import launches
 from jitwarm.backends.fa4 import calls, library
-from jitwarm.backends.fa4.caches import Asked, probing
+from jitwarm.backends.fa4.caches import Asked, end_pending, probing
 from jitwarm.backends.fa4.hooks import watching
 
 SIGNATURES = 4096  # remembered, the least recently used is dropped
@@ -31,7 +31,10 @@ def forward(**arguments: Any) -> tuple[Any, Any]:
     """
     interface = library.interface("attention")
     if device.current().kind == "cuda":
-        out, lse, *_ = interface._flash_attn_fwd(**arguments)
+        try:
+            out, lse, *_ = interface._flash_attn_fwd(**arguments)
+        finally:
+            end_pending()  # a launch that raised is told now, not at the next one
         return out, lse
     _count_on_stub(interface, arguments)
     return _outputs(arguments)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from jitwarm import device
-from jitwarm.backends import sinks
+from jitwarm.backends import imports, sinks
 from jitwarm.errors import MissingExtraError
 
 INTERFACE = "flash_attn.cute.interface"
@@ -25,8 +24,8 @@ _NUM_SMS = {"sm90": 132, "sm100": 148, "sm103": 148, "sm120": 170, "sm121": 48}
 
 
 def imported() -> Any:
-    """The library's interface module if this process has it, else None."""
-    return sys.modules.get(INTERFACE)
+    """The library's interface module if this process has imported it to its end, else None."""
+    return imports.complete(INTERFACE)
 
 
 def interface(who: str = "this kernel") -> Any:

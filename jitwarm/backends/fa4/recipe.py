@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jitwarm import keys
+from jitwarm.backends import backend_of
 from jitwarm.errors import UsageError
 
 FORWARD = "flash_attn.cute.interface._flash_attn_fwd"
@@ -64,6 +65,6 @@ class FA4Recipe:
         Two recipes of one main binary may differ in them (the combine kernel of split KV depends on
         the number of splits), so warm-up has to run both.
         """
-        from jitwarm.backends.fa4.probes import texts_of
-
-        return texts_of(self)[1:]
+        backend: Any = backend_of(self)
+        helpers: tuple[str, ...] = backend.helpers(self)
+        return helpers

@@ -26,6 +26,8 @@ from jitwarm.backends.triton.keytext import key_text, specialization_from_compil
 from jitwarm.backends.triton.miss import Listener, listener_before, serve
 from jitwarm.backends.triton.naming import import_path
 
+MODULE = ""  # `install` imports Triton
+
 _local = threading.local()
 _installed: _Installation | None = None
 # Kernels that a sink served instead of compiling: they leave Triton's caches with the sink.

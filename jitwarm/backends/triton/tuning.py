@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +30,9 @@ from jitwarm.backends.triton.unwrap import (
 )
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.declare.torch_tensor import real_tensor, with_torch_dtype
-from jitwarm.errors import DeclarationError
+from jitwarm.errors import DeclarationError, RunError
+
+_PASSED_OVER = "this configuration cannot be used here, and the autotuner passes over it: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +43,25 @@ class TunedRecipe(TritonRecipe):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Configuration:
-    """The artefact of a `TunedRecipe`: a CompiledKernel, or None and why it cannot be compiled."""
+    """The artefact of a `TunedRecipe`: a CompiledKernel, or None.
+
+    `problem` is why it cannot be used, as far as that is known, and empty otherwise: warm-up
+    leaves such a key out.
+    """
 
     kernel: Any
     problem: str = ""
 
     def load(self) -> str:
-        """Load it; returns why it cannot be used, or nothing. Raises any other error."""
-        if self.kernel is None:
-            return self.problem
-        try:
-            self.kernel._init_handles()
-        except Exception as error:
-            return unusable(error)
-        return ""
+        """Load it; returns its problem, if it has one. Raises any other error."""
+        if self.kernel is not None:
+            try:
+                self.kernel._init_handles()
+            except Exception as error:
+                self.problem = unusable(error)
+        return self.problem
 
 
 def compile_configuration(compile_recipe: Callable[[Any], Any], recipe: Any) -> Configuration:
@@ -68,16 +74,31 @@ def compile_configuration(compile_recipe: Callable[[Any], Any], recipe: Any) -> 
         return Configuration(None, unusable(error))
 
 
+def none_usable(kernel: Any, problem: str) -> RunError:
+    """The error of a launch of `kernel` none of whose configurations can be used; `problem` is that
+    of one of them.
+    """
+    return RunError(
+        f"{import_path(innermost(kernel))}: no configuration of its autotuner can be used for this "
+        "launch: add one that compiles and fits this device, or leave the launch out; of the "
+        f"first: {problem.removeprefix(_PASSED_OVER)}"
+    )
+
+
 def unusable(error: Exception) -> str:
     """Why a configuration cannot be used, in words, if `error` is one of those that Triton's
     autotuner itself passes over; raises it otherwise.
     """
+    if _is_passed_over(error):
+        return f"{_PASSED_OVER}{error}"
+    raise error
+
+
+def _is_passed_over(error: Exception) -> bool:
     from triton.compiler.errors import CompileTimeAssertionFailure
     from triton.runtime.errors import OutOfResources, PTXASError
 
-    if isinstance(error, OutOfResources | CompileTimeAssertionFailure | PTXASError):
-        return f"this configuration cannot be used here, and the autotuner passes over it: {error}"
-    raise error
+    return isinstance(error, OutOfResources | CompileTimeAssertionFailure | PTXASError)
 
 
 def choose_configuration(
@@ -88,9 +109,10 @@ def choose_configuration(
 
     On a GPU this launches the kernel, on tensors that are made from the stand-ins with their shapes
     and `init`: the shapes have to hold what the grid writes. On a stub device nothing is launched
-    and nothing timed: the first configuration is taken, as a timing of launches that do nothing
-    would. Does nothing for a kernel without a choice. Raises what a launch raises, and
-    `DeclarationError` if the kernel wrote behind a tensor, as far as that can be seen.
+    and nothing timed: the first configuration is taken that compiles and fits the device. Does
+    nothing for a kernel without a choice. Raises what a launch raises, `RunError` if the stub finds
+    no usable configuration, and `DeclarationError` if the kernel wrote behind a tensor, as far as
+    that can be seen.
     """
     if not is_tuned(kernel):
         return
@@ -98,7 +120,10 @@ def choose_configuration(
     if here.kind != "cuda":
         given = {name: with_torch_dtype(value) for name, value in arguments.items()}
         args, kwargs = by_position(kernel, given)
-        _untimed(kernel).run(*args, grid=grid, warmup=False, **kwargs, **options)
+        try:
+            _untimed(kernel).run(*args, grid=grid, warmup=False, **kwargs, **options)
+        except Exception as error:
+            raise none_usable(kernel, unusable(error)) from error
         return
     made = {name: real_tensor(v) for name, v in arguments.items() if isinstance(v, TensorSpec)}
     args, kwargs = by_position(
@@ -115,40 +140,68 @@ def choose_configuration(
 
 
 def _untimed(kernel: Any) -> Any:
-    """A shadow of `kernel` in which autotuners share their memory with the real ones, take the
-    first configuration and pass nothing on to the JITFunction.
+    """A shadow of `kernel` whose autotuners take the first usable configuration, for the real ones
+    too, and which compiles where a launch would launch.
     """
     if is_jit_function(kernel):
-        return _Nothing()
+        return _Compiles(kernel)
     shadow = copy.copy(kernel)
     shadow.fn = _untimed(kernel.fn)
     if hasattr(kernel, "configs"):
-        shadow.run = functools.partial(_choose_untimed, shadow)
+        shadow.run = functools.partial(_choose_untimed, kernel, shadow)
     return shadow
 
 
-def _choose_untimed(shadow: Any, *args: Any, **kwargs: Any) -> None:
+def _choose_untimed(tuner: Any, shadow: Any, *args: Any, **kwargs: Any) -> None:
+    """Let `shadow` choose, and `tuner` remember the choice.
+
+    Raises what its compile raised where no configuration is usable; then nothing is remembered.
+    """
+    problems: dict[Any, Exception] = {}
+
+    def bench(*args: Any, config: Any, **meta: Any) -> list[float]:
+        """In place of a timing: all usable configurations are equally fast."""
+        try:
+            shadow.fn.run(*args, **meta, **config.all_kwargs())
+        except Exception as error:
+            unusable(error)
+            problems[config] = error
+        return [float("inf") if config in problems else 1.0] * 3
+
     # Times that were not measured must not get into the disk cache of a later run on a GPU.
     shadow.cache_results = False
-    shadow.do_bench = lambda _call, quantiles: [1.0] * len(quantiles)
+    shadow.cache = dict(tuner.cache)
+    shadow._bench = bench
     shadow.pre_hook = lambda *_args, **_kwargs: None
     shadow.__dict__.pop("best_config", None)
-    _local.untimed = True
+    raised = None
     try:
         type(shadow).run(shadow, *args, **kwargs)
-    except Exception:
+    except Exception as error:
         # A configuration's own hook may want a tensor; the choice was made before it is called.
-        if "best_config" not in shadow.__dict__:
+        if "best_config" not in shadow.__dict__ or _is_passed_over(error):
             raise
-    finally:
-        _local.untimed = False
+        raised = error
+    problem = problems.get(shadow.best_config)
+    if problem is not None:
+        raise problem from raised
+    tuner.cache.update(shadow.cache)
 
 
-class _Nothing:
-    """Takes the place of the JITFunction."""
+class _Compiles:
+    """Takes the place of the JITFunction: its launches compile, and launch nothing."""
 
-    def run(self, *_args: Any, **_kwargs: Any) -> None:
-        """The launch that is not."""
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        """Compile (from memory, if warm-up did) and check the limits of the device, as a load does.
+
+        The check is made on a copy, past our hooks: warm-up may be asked to leave the load out.
+        """
+        compiled = self.function.run(*args, grid=(1,), warmup=True, **kwargs)
+        if compiled is not None and compiled.module is None:
+            inspect.unwrap(type(compiled)._init_handles)(copy.copy(compiled))
 
 
 _local = threading.local()
@@ -198,8 +251,7 @@ class _Installation:
             """Time one configuration, and add the time to the tuning of this launch."""
             start = time.perf_counter()
             times = original(tuner, *args, **kwargs)
-            if not getattr(_local, "untimed", False):
-                _local.ms = getattr(_local, "ms", 0.0) + (time.perf_counter() - start) * 1e3
+            _local.ms = getattr(_local, "ms", 0.0) + (time.perf_counter() - start) * 1e3
             return times
 
         return bench

@@ -17,17 +17,19 @@ Each MLA layer: once for the new tokens, once for each chunk of context. What th
 * causal, return_lse: all four combinations are declared. Classes: 4.
 * max_q, max_k, the batch: on SM100 one or two query tiles, persistent or not, split or not. A
   batch of more than 256 prefills would be another class, which is not declared: it takes a table
-  of requests.
+  of requests. With splits two helpers: a schedule, keyed on the warps that the batch takes, and a
+  combine kernel, on the next power of two of the splits (at least 32; 16 up to 64 values).
 * num_splits: 0 lets the library choose, 1 (batch-invariant) does not. On SM90 the library splits
   never, whatever is asked.
 
 The declared keys are probes, points whose calls reach binaries: the library's own key is coarser.
-By default they are the probes of the engine that the kernel comes from. On SM100 these miss three
-classes, which long prompts and full devices do need; `all_classes=True` adds them:
+By default they are the probes of the engine that the kernel comes from. On SM100 these miss
+classes that long prompts, full devices and few heads do need; `all_classes=True` adds them:
 
 * more queries than two tiles (over 256 tokens): not persistent, unlike one and two tiles;
 * few splits of a long context (64 key tiles a split), where one head dim serves all of q, k and v;
-* head dim 256 where the heads of a batch fill the device: no pair of SMs shares a tile.
+* head dim 256 where the heads of a batch fill the device: no pair of SMs shares a tile;
+* helpers of up to 4 heads, whose batches are split in more ways than two: one probe for each.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from typing import Any
 import torch
 
 from jitwarm import device
+from jitwarm.backends.fa4 import library
 from jitwarm.backends.fa4.kernel import FA4JitKernel, starts_of_requests
 from jitwarm.backends.fa4.launch import forward
 from jitwarm.backends.fa4.recipe import FA4Recipe
@@ -49,9 +52,11 @@ from jitwarm.errors import BindingError
 Shape = tuple[int, int, int]
 PROBES = ((1, 128), (129, 512), (1, 4096), (129, 4096), (1, 8192), (129, 8192))
 LONGEST = 131072  # tokens of a context that few splits share
-FEW_SPLITS = 64  # heads of a batch that leave a device of 132 or 148 SMs two splits
-FULL = 128  # heads of a batch that fill such a device
+FULL = 128  # heads of a batch that fill a device of up to 256 SMs
 LIBRARY_VERSION = 4
+# The library's own limits: most splits, key tiles up to which it does not split (and below which it
+# does not where queries and values differ in dims), requests that a warp of the schedule takes.
+MOST_SPLITS, UNSPLIT_TILES, UNSPLIT_TILES_OF_TWO_DIMS, PER_WARP = 128, 4, 63, 31
 
 
 class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
@@ -136,19 +141,14 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
         splits_allowed = not batch_invariant
         dtype = dtype_name(config.model_config.dtype)
 
-        rows: list[dict[str, int]] = [{"max_q": q, "max_k": k, "batch": 1} for q, k in PROBES]
+        longest = 512 if batch_invariant else 4096 if arch == "sm90" or qk == v else 8192
+        rows = [_row(q, k) for q, k in PROBES if k <= longest]
         if all_classes and arch.startswith(("sm10", "sm11")):
-            few = {"max_q": 1, "max_k": LONGEST, "batch": max(1, FEW_SPLITS // heads)}
-            full = {"max_q": 1, "max_k": 128, "batch": -(-FULL // heads)}
-            rows.append({"max_q": 257, "max_k": 512, "batch": 1})
-            rows += [few] * splits_allowed + [full] * (full["batch"] > 1)
-
-        def declared(max_k: int) -> bool:
-            if max_k < 4096 or max_k == LONGEST:
-                return True
-            if max_k == 4096:
-                return splits_allowed
-            return splits_allowed and arch != "sm90" and qk != v
+            full = -(-FULL // heads)
+            rows.append(_row(257, 512))
+            if splits_allowed:
+                rows += _split_rows(rows, heads, qk, v, library.num_sms())
+            rows += [_row(1, 128, full)] * (full > 1)
 
         return self._trace_dispatch(self.dispatch)(
             zip_inputs(*rows),
@@ -160,7 +160,6 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
             causal=(False, True),
             return_lse=(False, True),
             num_splits=1 if batch_invariant else 0,
-            _when=declared,
         )
 
     def recipe(self, key: CompileKey) -> FA4Recipe:
@@ -263,6 +262,51 @@ def _arguments(
         "num_splits": num_splits,
         "return_lse": return_lse,
     }
+
+
+def _row(max_q: int, max_k: int, batch: int = 1) -> dict[str, int]:
+    return {"max_q": max_q, "max_k": max_k, "batch": batch}
+
+
+def _split_rows(
+    rows: list[dict[str, int]], heads: int, qk: int, v: int, sms: int
+) -> list[dict[str, int]]:
+    """Probes that split their keys: two splits of a long context, and one for each helper that
+    neither this nor `rows` reaches.
+    """
+    few = max(1, sms // (2 * heads))  # the largest batch that is split
+    found = [_row(1, LONGEST, few)]
+    reached = set().union(*(_helpers(row, heads, qk, v, sms) for row in rows + found))
+    # Splits are limited by the batch, and where one head dim serves all by short contexts too.
+    short = [_row(1, 128 << bits) for bits in range(4, 8)]
+    for row in (*short, *(_row(1, LONGEST, batch) for batch in range(1, few + 1))):
+        helpers = _helpers(row, heads, qk, v, sms)
+        if not helpers <= reached:
+            found.append(row)
+            reached |= helpers
+    return found
+
+
+def _helpers(row: dict[str, int], heads: int, qk: int, v: int, sms: int) -> set[tuple[str, int]]:
+    """What the helpers of a probe are keyed on, by the library's heuristic for splits; none where
+    it does not split.
+    """
+    tiles = -(-row["max_k"] // 128)
+    if tiles <= (UNSPLIT_TILES if qk == v else UNSPLIT_TILES_OF_TWO_DIMS):
+        return set()
+    if qk != v:
+        tiles = -(-row["max_k"] // 64)
+    splits = min(sms // (row["batch"] * heads * _query_tiles(row["max_q"], v)), MOST_SPLITS, tiles)
+    if splits <= 1:
+        return set()
+    warps = -(-row["batch"] // PER_WARP)
+    log_splits = max((splits - 1).bit_length(), 5 if v > 64 else 4)
+    return {("schedule", (warps - 1).bit_length()), ("combine", log_splits)}
+
+
+def _query_tiles(max_q: int, v: int) -> int:
+    """Work items of a head: one or two tiles of 128 queries each, one where values fill 256."""
+    return -(-max_q // (256 if max_q > 128 and v != 256 else 128))
 
 
 def _allowed(num_splits: int) -> int:
