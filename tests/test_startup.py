@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +156,59 @@ def test_failures_may_be_collected(caplog):
     assert report.warm.warmed == 2
     with pytest.raises(UsageError, match="unknown on_error 'ignore'"):
         kernel_warmup(runner, on_error="ignore")
+
+
+@pytest.mark.parametrize("name", ["make_plan", "warm", "compile_registered_units"])
+def test_whatever_ends_one_part_the_others_are_tried(caplog, monkeypatch, name):
+    def broken(*args, **kwargs):
+        raise ImportError("libfoo.so: cannot open")
+
+    called, parts = [], {"units": 0, "warmed": 2}
+    monkeypatch.setattr(startup, name, broken)
+    if name != "compile_registered_units":
+        parts = {"units": 1, "warmed": 0}
+        monkeypatch.setattr(startup, "compile_registered_units", lambda: UnitsReport(found=1))
+    runner = worker()
+    report = kernel_warmup(runner, jobs=1, on_error="collect", legacy=[lambda: called.append(1)])
+    [error] = report.errors
+    assert type(error) is ImportError and len(error.__notes__) == 1
+    assert called == [1] and len(report.legacy) == 1
+    assert {"units": report.units.found, "warmed": report.warm.warmed} == parts
+    assert "libfoo.so: cannot open; while " in lines(caplog)[-1]
+    with pytest.raises(ExceptionGroup, match="1 kernels or keys could not be warmed") as group:
+        kernel_warmup(runner, jobs=1, legacy=[lambda: called.append(2), fails])
+    assert [type(error) for error in group.value.exceptions][1:] == [OSError]
+    assert called == [1, 2]
+
+
+BROKEN = """
+import logging
+logging.disable()
+import cute_subjects, plan_subjects
+from jitwarm import JitWarmupRegistry, device, kernel_warmup
+device.activate("stub", "sm90")
+registry = JitWarmupRegistry(None)
+with registry.activate():
+    cute_subjects.add.register_warmup()
+    plan_subjects.Copy.register_warmup(16)
+called = []
+report = kernel_warmup(registry, on_error="collect", legacy=[lambda: called.append(1)], jobs=2)
+print(report.warmed, [type(error.__cause__).__name__ for error in report.errors], called)
+"""
+
+
+def test_a_broken_library_costs_its_own_keys_only(fresh_process, tmp_path):
+    (tmp_path / "cutlass").mkdir()
+    (tmp_path / "cutlass" / "__init__.py").write_text("raise ImportError('libfoo.so: not found')")
+    tests = Path(subjects.__file__).parent
+    said = fresh_process(BROKEN, path=[tmp_path, tests])
+    assert said == "2 ['ImportError', 'ImportError'] [1]\n"
+
+
+def test_options_that_cannot_be_are_refused_before_anything_is_tried():
+    for options in ({"depth": "deep"}, {"jobs": 0}):
+        with pytest.raises(UsageError):
+            kernel_warmup(worker(), on_error="collect", legacy=[fails], **options)
 
 
 def test_an_early_end_is_said_with_its_seconds(caplog):

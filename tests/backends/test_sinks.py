@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import logging
+import sys
+import threading
+
 import pytest
 
 from jitwarm import backends
@@ -35,6 +41,8 @@ class Sink:
 
 class Hooks:
     """Stands for the hook points of a compiler."""
+
+    MODULE = ""
 
     def __init__(self, log, name, error=None):
         self.log, self.name, self.error = log, name, error
@@ -104,6 +112,150 @@ def test_refresh_installs_for_those_who_watch(log, attached):
     assert log == ["+one", "+two"]
 
 
+def test_a_refresh_that_fails_for_one_compiler_serves_the_others(log, attached, monkeypatch):
+    attached(Sink())
+    hooks = [Hooks(log, "one", AttributeError("no such method")), Hooks(log, "two")]
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: hooks)
+    del log[:]
+    with pytest.raises(AttributeError, match="no such method"):
+        sinks.refresh()
+    assert log == ["+two"]
+
+
+@pytest.fixture
+def lazy(log, monkeypatch, tmp_path):
+    """A compiler that nobody has imported yet; its hooks find it once it is imported."""
+    (tmp_path / "jw_lazy.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    class Lazy(Hooks):
+        MODULE = "jw_lazy"
+
+        def install(self):
+            if "jw_lazy" in sys.modules:
+                super().install()
+
+    hooks = Lazy(log, "lazy")
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: [Hooks(log, "one"), hooks])
+    yield hooks
+    sys.modules.pop("jw_lazy", None)
+
+
+def test_a_compiler_is_watched_from_its_import_on(log, lazy, attached):
+    before = list(sys.meta_path)
+    first, _ = attached(Sink(), Sink())
+    sinks.detach(first)
+    del log[:]
+    importlib.import_module("jw_lazy")
+    assert log == ["+one", "+lazy"]
+    assert len(sys.meta_path) == len(before) + 1
+
+
+def test_nobody_watches_imports_when_the_last_sink_has_left(log, lazy):
+    before, sink = list(sys.meta_path), Sink()
+    sinks.attach(sink)
+    sinks.detach(sink)
+    assert sys.meta_path == before
+    del log[:]
+    importlib.import_module("jw_lazy")
+    assert log == []
+
+
+def test_a_start_that_failed_watches_no_imports(log, monkeypatch):
+    before = list(sys.meta_path)
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: [Hooks(log, "one", AttributeError("gone"))])
+    with pytest.raises(AttributeError, match="gone"):
+        sinks.attach(Sink())
+    assert sys.meta_path == before
+
+
+def test_an_import_never_fails_because_of_who_watches(log, lazy, attached, caplog):
+    attached(Sink())
+    lazy.error = AttributeError("no such method")
+    with caplog.at_level(logging.ERROR, "jitwarm"):
+        assert importlib.import_module("jw_lazy") is sys.modules["jw_lazy"]
+    assert caplog.messages == ["a compiler that was imported just now cannot be watched"]
+    assert "no such method" in caplog.text
+    with pytest.raises(AttributeError, match="no such method"):
+        sinks.refresh()
+
+
+def test_an_import_waits_for_nobody_who_may_wait_for_it(log, lazy, attached, monkeypatch):
+    """Somebody refreshes, and while he holds the lock the compiler is imported elsewhere."""
+    attached(Sink())
+    inside, imported = threading.Event(), threading.Event()
+
+    class Slow(Hooks):
+        def install(self):
+            inside.set()
+            assert imported.wait(20)
+            super().install()
+
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: [lazy, Slow(log, "slow")])
+    thread = threading.Thread(target=sinks.refresh)
+    thread.start()
+    assert inside.wait(20)
+    del log[:]
+    importlib.import_module("jw_lazy")
+    assert log == []  # he was past it
+    imported.set()
+    thread.join(20)
+    assert log == ["+slow", "+lazy", "+slow"] and not sinks._stale
+
+
+def test_an_import_inside_of_an_install_is_caught_up_with_after_it(
+    log, lazy, attached, monkeypatch
+):
+    class Importing(Hooks):
+        def install(self):
+            importlib.import_module("jw_lazy")
+            super().install()
+
+    attached(Sink())
+    monkeypatch.setattr(sinks, "_all_hooks", lambda: [lazy, Importing(log, "importing")])
+    del log[:]
+    sinks.refresh()
+    assert log == ["+importing", "+lazy", "+importing"]
+
+
+FOREIGN = """
+import sys, threading
+from jitwarm import Monitor, device
+from jitwarm.errors import CompileRefused
+device.activate("stub", "sm90")
+def use():
+    import flash_attn.cute.interface as interface
+    from cutlass import cute
+    import cute_device
+    import torch
+    print({type(getattr(interface, name).compile_cache).__name__ for name in FIELDS})
+    try:
+        cute_device.double(cute.runtime.from_dlpack(torch.ones(8)), 2)
+    except CompileRefused:
+        print("refused")
+with Monitor("error") as monitor:
+    from jitwarm.backends.fa4.keytext import FIELDS
+    assert not {"cutlass", "flash_attn"} & set(sys.modules)
+    monitor.begin_serving()
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+print([(event.kind, event.kernel) for event in monitor.events])
+"""
+
+
+@pytest.mark.cutedsl
+def test_libraries_that_are_first_imported_while_serving_are_watched(fresh_process):
+    if importlib.util.find_spec("flash_attn") is None:
+        pytest.skip("flash-attn-4 is not installed")
+    path = str(backends.__file__).partition("jitwarm/backends")[0] + "tests"
+    assert fresh_process(FOREIGN, path=[path]).splitlines() == [
+        "{'WatchedCache'}",
+        "refused",
+        "[('refused', 'cute_device.double')]",
+    ]
+
+
 def test_everybody_is_told(attached):
     one, other = attached(Sink(), Sink())
     miss = Miss("k", "k[]", kind="compile")
@@ -140,7 +292,9 @@ def test_a_child_tells_its_own_sink_only(attached, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sinks, "_sinks", ())
         patch.setattr(sinks, "_lock", None)  # as if some thread of the parent had taken it for good
+        watching = sys.meta_path[0]
         sinks.only(own)
+        assert sys.meta_path.count(watching) == 1
         sinks.loaded("k", "k[]", 1.0)
     assert own.heard == [("load", "k", "k[]", 1.0)] and parents.heard == []
 

@@ -12,7 +12,7 @@ from jitwarm import phases
 from jitwarm.backends.cutedsl import library
 from jitwarm.contract import CuTeDSLCompileUnit, compile_units, register_cutedsl_warmup_provider
 from jitwarm.contract.compile_units import compile_registered_units
-from jitwarm.errors import KeyValueError, RegistrationError
+from jitwarm.errors import KeyValueError, RegistrationError, WrongKindError
 
 
 class Provider:
@@ -118,6 +118,62 @@ def test_one_bad_unit_costs_no_other(log):
     assert notes[1:] == [
         ["while reading the key of the compile unit no value"],
         ["while compiling the unit bad"],
+    ]
+
+
+def test_what_came_before_a_provider_s_error_is_compiled(log):
+    class Torn(Provider):
+        def get_cutedsl_warmup_compile_units(self):
+            yield from self.units
+            raise ValueError("the second one cannot be built")
+
+    class Empty(Provider):
+        def get_cutedsl_warmup_compile_units(self):
+            return None
+
+    torn, empty, good = Torn(unit(log, 1)), Empty(), Provider(unit(log, 2))
+    for provider in (torn, empty, good):
+        register_cutedsl_warmup_provider(provider)
+    report = compile_registered_units()
+    assert log == [1, 2] and len(report.outcomes) == 2
+    assert [type(error) for error in report.errors] == [ValueError, TypeError]
+    assert report.errors[0].__notes__[-1].endswith("Torn for its compile units")
+    assert report.errors[1].__notes__[-1].endswith("Empty for its compile units")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("topk", 8, print), "an object of type tuple"),
+        (None, "an object of type NoneType"),
+        (CuTeDSLCompileUnit(["topk"], 8, print), "a unit whose name is of type list"),
+        (CuTeDSLCompileUnit("topk", 8, "print"), "the unit topk whose compile is of type str"),
+    ],
+)
+def test_what_is_no_unit_is_an_error_of_its_provider_and_costs_no_other(log, wrong, words):
+    provider, other = Provider(wrong, unit(log, 1)), Provider(unit(log, 2))
+    register_cutedsl_warmup_provider(provider)
+    register_cutedsl_warmup_provider(other)
+    report = compile_registered_units()
+    assert log == [1, 2]
+    [error] = report.errors
+    assert type(error) is WrongKindError
+    assert str(error).startswith(f"Provider.get_cutedsl_warmup_compile_units() gave {words}; it ")
+
+
+def test_a_library_that_is_broken_is_one_error(log, monkeypatch):
+    def broken():
+        raise ImportError("libfoo.so: cannot open shared object file")
+
+    provider, bad = Provider(unit(log, 1), unit(log, 2)), Provider(None)
+    register_cutedsl_warmup_provider(provider)
+    register_cutedsl_warmup_provider(bad)
+    monkeypatch.setattr(library, "why_not_here", broken)
+    report = compile_registered_units()
+    assert (log, report.outcomes, report.found, report.skipped) == ([], (), 2, "")
+    assert [type(error) for error in report.errors] == [WrongKindError, ImportError]
+    assert report.errors[1].__notes__ == [
+        "while asking whether 2 CuTe DSL compile units can compile here"
     ]
 
 

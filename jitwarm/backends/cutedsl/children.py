@@ -107,7 +107,8 @@ def compile_in_children(
     """Compile each task, the recipes of one key, in a child of its own; yields the number of a task
     and what became of it, in the order in which they end.
 
-    Files go into `folder`, which must be private and exist until they are read. Closing the
+    Raises OSError where this machine has no process or file left for another child. Files go into
+    `folder`, which must be private and exist until they are read. Closing the
     iterator ends the children that still run. A task whose child crashed is tried once more.
     """
     waiting: deque[int] = deque(range(len(tasks)))
@@ -160,7 +161,12 @@ def _start(
         # Python 3.12 warns of any fork in a process with threads; the module's docstring says what
         # that means here.
         warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(read)
+            os.close(write)
+            raise
     if pid == 0:
         os.close(read)
         _child(backend, tasks[task], folder, reply, parent)

@@ -156,17 +156,37 @@ def test_what_cannot_be_handed_over_is_compiled_here(pids):
     assert kinds == {"TVMFFIJitCompiledFunctionWithKwargs"}
 
 
-def test_a_class_with_its_own_compile_is_compiled_in_children_too(pids):
+def test_what_a_compile_of_its_own_keeps_is_kept_in_this_process(pids):
     class Own(subjects.AddKernel):
+        def __init__(self):
+            self.bytes = {}
+
         def compile(self, key):
             entry, arguments = self.kernel(key), self.warmup_inputs(key)
             self._compiled_cache[key] = compile_cutedsl(entry, *arguments)
+            self.bytes[key] = key.n * 4
 
     kernel = Own()
     assert statuses(warm(planned(kernel, 32, 64), jobs=2)) == ["warmed"] * 2
-    assert len(pids) == 2
-    kinds = {type(executor.compiled).__name__ for executor in kernel._compiled_cache.values()}
-    assert kinds == {"Function"}
+    assert kernel.bytes == {Key(32): 128, Key(64): 256} and pids == []
+    patched = subjects.AddKernel()
+    patched.compile = kernel.compile
+    backend = backend_of(CuTeDSLRecipe(patched, Key(32)))
+    assert not backend.worth_a_child(CuTeDSLRecipe(patched, Key(96)))
+    assert backend.worth_a_child(CuTeDSLRecipe(subjects.AddKernel(), Key(96)))
+
+
+def test_where_no_process_is_left_keys_compile_here(pids, monkeypatch):
+    fork, files = os.fork, len(os.listdir("/proc/self/fd"))
+
+    def forked():
+        if pids:
+            raise BlockingIOError("no more processes")
+        return fork()
+
+    monkeypatch.setattr(os, "fork", forked)
+    assert statuses(warm(planned(subjects.AddKernel()), jobs=2)) == ["warmed"] * 3
+    assert len(pids) == 1 and len(os.listdir("/proc/self/fd")) == files
 
 
 def test_a_file_that_cannot_be_read_back_is_compiled_here(pids, monkeypatch):
