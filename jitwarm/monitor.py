@@ -6,9 +6,9 @@ of a tuning are compiles.
 
 What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
 included; every compile of CuTe DSL, flash-attention 4 included, wherever and whenever the library
-is imported. What is not covered:
-`triton.compile` called directly (Inductor), other compilers, work done before the monitor was
-started. Launches are counted for Triton's kernels and for those that our own classes launch.
+is imported. What is not covered: `triton.compile` called directly (Inductor), other compilers, work
+done before the monitor was started. Launches are counted for Triton's kernels and for those that
+our own classes launch.
 """
 
 from __future__ import annotations

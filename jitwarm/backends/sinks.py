@@ -98,10 +98,12 @@ def detach(sink: Sink) -> None:
     global _sinks
     with _lock:
         _sinks = tuple(other for other in _sinks if other is not sink)
-        for hooks in _all_hooks():
-            hooks.forget(sink)
-        if not _sinks:
-            _remove()
+        try:
+            for hooks in _all_hooks():
+                hooks.forget(sink)
+        finally:  # what `forget` tells the sink may raise: a warning of it, where these are errors
+            if not _sinks:
+                _remove()
     _catch_up()
 
 

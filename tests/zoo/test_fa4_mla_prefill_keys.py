@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -123,6 +126,31 @@ def test_binaries_of_sm100_and_a_compile():
     # The number of SMs is built in, though it is no part of the library's key: the text has it.
     assert text.endswith("{sm_100a; num_sms=148}")
     assert found["compiled"]["asked"]
+
+
+@pytest.mark.cutedsl
+def test_with_all_classes_no_launch_of_sm100_is_missed():
+    """In a process of its own: launches of many batches and lengths against the declaration."""
+    pytest.importorskip("flash_attn.cute")
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("fa4_mla_launches.py")],
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {name: tuple(counts) for name, counts in json.loads(done.stdout).items()}
+    # Declared, main binaries, helpers, missed.
+    assert found == {
+        "16 (128, 64, 128)": (36, 20, 4, 0),
+        "16 (192, 64, 256)": (28, 16, 4, 0),
+        "16 (64, 64, 128)": (28, 24, 4, 0),
+        "16 (256, 0, 256)": (28, 16, 4, 0),
+        "4 (64, 64, 128)": (32, 24, 6, 0),
+        "4 (256, 0, 256)": (32, 16, 6, 0),
+        "2 (128, 64, 128)": (40, 20, 10, 0),
+        "1 (32, 32, 64)": (40, 24, 14, 0),
+        "1 (256, 0, 256)": (40, 16, 12, 0),
+    }
 
 
 @pytest.mark.cutedsl

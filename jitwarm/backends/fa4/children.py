@@ -12,9 +12,9 @@ its recipe needs, whatever becomes of other children.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,11 +49,9 @@ def work_of(recipes: Iterable[FA4Recipe]) -> dict[str, Work]:
     for recipe in recipes:
         with watching(library.interface("attention")) as watched:
             caches = {function: cache.original for function, cache in watched.items()}
-        try:
-            compiles = calls.capture(recipe)
-        except Exception:  # whatever it is, a compile in this process raises it where it is told
-            continue
-        work[recipe.canonical()] = Work(compiles, caches)
+        # Whatever this raises, a compile in this process raises it too, where it is told.
+        with contextlib.suppress(Exception):
+            work[recipe.canonical()] = Work(calls.capture(recipe), caches)
     return work
 
 
@@ -102,7 +100,7 @@ def _compile_to(path: Path, asked: Asked, work: Work) -> None:
         partial.replace(path)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """One process at a time: a lock that the system takes back from a process that ends."""
     import fcntl  # where a process can fork, this is too

@@ -177,7 +177,7 @@ def test_what_a_compile_of_its_own_keeps_is_kept_in_this_process(pids):
 
 
 def test_where_no_process_is_left_keys_compile_here(pids, monkeypatch):
-    fork, files = os.fork, len(os.listdir("/proc/self/fd"))
+    fork, files = os.fork, len(list(Path("/proc/self/fd").iterdir()))
 
     def forked():
         if pids:
@@ -186,7 +186,7 @@ def test_where_no_process_is_left_keys_compile_here(pids, monkeypatch):
 
     monkeypatch.setattr(os, "fork", forked)
     assert statuses(warm(planned(subjects.AddKernel()), jobs=2)) == ["warmed"] * 3
-    assert len(pids) == 1 and len(os.listdir("/proc/self/fd")) == files
+    assert len(pids) == 1 and len(list(Path("/proc/self/fd").iterdir())) == files
 
 
 def test_a_file_that_cannot_be_read_back_is_compiled_here(pids, monkeypatch):

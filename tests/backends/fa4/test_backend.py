@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import dataclass
 
 import pytest
 import torch
 from fa4_subjects import PLAIN_TEXT, caches, varlen
 
-from jitwarm import keys, phases
+from jitwarm import JitWarmupRegistry, keys, phases
 from jitwarm.backends import backend_of
 from jitwarm.backends.fa4 import calls, launch, library
 from jitwarm.backends.fa4.backend import FA4Backend
@@ -26,6 +27,8 @@ from jitwarm.errors import (
     UsageError,
 )
 from jitwarm.monitor import Monitor
+from jitwarm.plan import make_plan
+from jitwarm.warm import warm
 
 pytestmark = pytest.mark.cutedsl
 
@@ -251,6 +254,44 @@ def test_children_compile_and_the_librarys_cache_on_disk_serves(interface, tmp_p
     assert not backend.worth_a_child(varlen())
     with Monitor("error"):
         launch.forward(**runtime_call())
+
+
+def test_what_is_not_all_there_is_not_adopted(interface, tmp_path, monkeypatch):
+    backend = FA4Backend()
+    backend.prepare([varlen()])
+    monkeypatch.setattr("jitwarm.backends.fa4.children.take_over", lambda work, path: None)
+    with pytest.raises(KeyError, match=MAIN):
+        backend.adopt(varlen(), tmp_path)
+
+
+class Splitting(FA4JitKernel["Splitting.CompileKey"]):
+    """Calls that the library has a key for, and refuses to compile on sm90: it cannot split."""
+
+    @dataclass(frozen=True, slots=True)
+    class CompileKey:
+        heads: int
+
+    def get_warmup_keys(self):
+        return [self.CompileKey(2), self.CompileKey(4)]
+
+    def recipe(self, key):
+        dtype = {2: "float16", 4: "bfloat16"}[key.heads]
+        return varlen(heads=key.heads, dtype=dtype, max_k=4096, num_splits=2)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_call_that_fails_before_its_compile_fails_whatever_the_jobs(interface, jobs):
+    registry = JitWarmupRegistry(None)
+    with registry.activate():
+        Splitting().register_warmup()
+    plan = make_plan(registry)
+    assert len(plan.backend_keys) == 2
+    report = warm(plan, jobs=jobs)
+    assert [outcome.status for outcome in report.outcomes] == ["failed", "failed"]
+    with pytest.raises(ExceptionGroup) as caught:
+        report.raise_failures()
+    assert all("SplitKV not supported" in str(error) for error in caught.value.exceptions)
+    assert MAIN not in in_memory(interface)
 
 
 # Scratch tensors of a load.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import types
+
 import pytest
 
 from jitwarm import device
 from jitwarm.backends import launches, sinks
 from jitwarm.backends.fa4 import caches
 from jitwarm.backends.fa4.caches import WatchedCache
+from jitwarm.backends.fa4.launch import forward
 from jitwarm.errors import CompileRefused
 from jitwarm.monitor import Monitor
 
@@ -50,7 +54,7 @@ def watched(stub):
 @pytest.fixture(autouse=True)
 def nothing_pending():
     yield
-    caches._state.pending = None
+    caches._pending.clear()
 
 
 def launch(cache, kernel=lambda *_: "ran"):
@@ -58,6 +62,12 @@ def launch(cache, kernel=lambda *_: "ran"):
     if KEY not in cache:
         cache[KEY] = kernel
     return cache[KEY](1, 2)
+
+
+def fail(cache):
+    """A launch that raises between its miss and its compile."""
+    assert KEY not in cache
+    raise ArithmeticError
 
 
 def kinds(monitor):
@@ -129,6 +139,100 @@ def test_the_compiler_tells_its_own_failure(watched):
         with pytest.raises(ArithmeticError):
             caches.WatchedCompiler(Compiler()).compile("entry")
     assert kinds(monitor) == ["failed"]
+
+
+def test_the_last_launch_that_failed_is_told_too(watched):
+    with Monitor("record") as outer:
+        with Monitor("record") as inner:
+            with pytest.raises(ArithmeticError):
+                fail(watched)
+            assert not kinds(inner)  # nobody knows yet
+        assert kinds(inner) == kinds(outer) == ["failed"]
+    assert kinds(outer) == ["failed"]
+    assert not caches._pending
+
+
+def test_a_launch_that_failed_is_told_at_the_next_one(watched):
+    other = WatchedCache("_compute_tile_cumsum", Memory())
+    other.original[KEY] = "kernel"
+    with Monitor("record") as monitor:
+        with pytest.raises(ArithmeticError):
+            fail(watched)
+        assert KEY in other
+        assert kinds(monitor) == ["failed"]
+
+
+def test_a_launch_that_failed_in_another_thread_is_told(watched):
+    def run():
+        with pytest.raises(ArithmeticError):
+            fail(watched)
+
+    with Monitor("record") as monitor:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert kinds(monitor) == ["failed"]
+
+
+def test_a_launch_under_way_in_another_thread_has_not_failed(watched):
+    asked, go_on = threading.Event(), threading.Event()
+
+    def run():
+        assert KEY not in watched
+        asked.set()
+        assert go_on.wait(10)
+        watched[KEY] = "kernel"
+
+    with Monitor("record") as outer:
+        with Monitor("record") as inner:
+            thread = threading.Thread(target=run)
+            thread.start()
+            assert asked.wait(10)
+        assert not kinds(inner)
+        go_on.set()
+        thread.join()
+    assert kinds(outer) == ["compile"]
+
+
+def test_a_launch_of_ours_on_a_gpu_tells_its_failure_at_once(watched, monkeypatch):
+    library = types.SimpleNamespace(_flash_attn_fwd=lambda q: fail(q))
+    monkeypatch.setattr(device, "_active", device.Device("cuda", "sm90", "a GPU", "none"))
+    monkeypatch.setattr("jitwarm.backends.fa4.library.interface", lambda who: library)
+    with Monitor("record") as monitor:
+        with pytest.raises(ArithmeticError):
+            forward(q=watched)
+        assert kinds(monitor) == ["failed"]
+
+
+# Loads: first launches.
+
+
+def test_what_was_launched_before_anybody_watched_is_no_load(watched):
+    watched.resume()
+    assert launch(watched) == "ran"  # as the scratch launch of a warm-up
+    with Monitor("record") as monitor:
+        launch(watched)
+    assert kinds(monitor) == []
+
+
+def test_what_the_library_compiled_unwatched_is_no_load(watched):
+    watched.original.cache["warmed"] = lambda: "ran"
+    watched.pause()
+    launch(watched.original)  # past us
+    watched.resume()
+    with Monitor("record") as monitor:
+        launch(watched)
+        assert kinds(monitor) == []
+        watched["warmed"]()
+        assert kinds(monitor) == ["load"]
+
+
+def test_a_kernel_that_was_dropped_is_loaded_again(watched):
+    with Monitor("record") as monitor:
+        launch(watched)
+        watched.original.cache.clear()
+        launch(watched)
+    assert kinds(monitor) == ["compile", "load"] * 2
 
 
 def test_in_a_probe_every_key_passes_for_compiled(watched):

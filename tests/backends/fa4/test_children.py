@@ -1,14 +1,17 @@
-"""Shares of work, and object files from a child into the library's caches."""
+"""The work of each recipe, and object files from a child into the library's caches."""
 
 from __future__ import annotations
 
 import json
+import threading
+from pathlib import Path
 
 import pytest
 from fa4_subjects import PLAIN_TEXT, varlen
 
 from jitwarm import keys
 from jitwarm.backends.fa4 import children
+from jitwarm.backends.fa4.backend import _missing
 from jitwarm.backends.fa4.keytext import MAIN
 from jitwarm.backends.fa4.recipe import FA4Recipe
 from jitwarm.declare import TensorSpec
@@ -23,34 +26,102 @@ def many(dtype):
     return FA4Recipe(tuple((plain | {"cu_seqlens_q": starts, "cu_seqlens_k": starts}).items()))
 
 
-def functions(work):
-    return [function for function, _ in work.share]
+class Compiler:
+    """Stands for the compiler: takes no time, counts, and fails where `fails` says so."""
+
+    def __init__(self, monkeypatch):
+        from cutlass import cute
+
+        self.compiled = 0
+        self.fails = lambda number: False
+        monkeypatch.setattr(cute, "compile", self)
+        monkeypatch.setattr(
+            cute.runtime, "load_module", lambda path, enable_tvm_ffi: type("M", (), {"func": path})
+        )
+
+    def __call__(self, *_args, **_kwargs):
+        self.compiled += 1
+        if self.fails(self.compiled):
+            raise ArithmeticError
+        return self
+
+    def export_to_c(self, path, function_name):
+        assert function_name == "func"
+        Path(path).write_text("object code")
 
 
-def test_a_kernel_that_two_calls_need_is_compiled_once(interface):
+@pytest.fixture
+def compiler(interface, monkeypatch):
+    return Compiler(monkeypatch)
+
+
+def test_a_kernel_that_two_calls_need_is_compiled_once(interface, compiler, tmp_path):
     first, second = many("float16"), many("bfloat16")
-    work = children.share_out([first, second, first])
-    assert functions(work[second.canonical()]) == [MAIN]
+    work = children.work_of([first, second, first])
     assert len(work) == 2
     assert not interface._flash_attn_fwd.compile_cache.cache
-    work = children.share_out([first, second])
-    assert len(functions(work[first.canonical()])) == 3
+    assert [len(each.compiles) for each in work.values()] == [3, 3]
+    paths = [children.compile_work(each, tmp_path) for each in work.values()]
+    assert compiler.compiled == 4
+    children.take_over(work[second.canonical()], paths[1])
+    assert not _missing(second)
+    assert [text for text, _ in _missing(first)] == [MAIN]
+
+
+def test_a_child_that_fails_takes_no_helper_from_others(compiler, tmp_path):
+    first, second = many("float16"), many("bfloat16")
+    work = children.work_of([first, second])
+    compiler.fails = lambda number: number == 1
+    with pytest.raises(ArithmeticError):
+        children.compile_work(work[first.canonical()], tmp_path)
+    assert not list(tmp_path.glob("*.o"))
+    path = children.compile_work(work[second.canonical()], tmp_path)
+    children.take_over(work[second.canonical()], path)
+    assert not _missing(second)
+
+
+def test_whoever_wants_a_kernel_waits_for_who_compiles_it(compiler, tmp_path):
+    work = children.work_of([varlen()])[varlen().canonical()]
+    with children._alone(tmp_path / f"{keys.key_id(PLAIN_TEXT)}.o.lock"):
+        other = threading.Thread(target=children.compile_work, args=(work, tmp_path))
+        other.start()
+        other.join(0.2)
+        assert other.is_alive()
+        (tmp_path / f"{keys.key_id(PLAIN_TEXT)}.o").touch()
+    other.join(10)
+    assert not other.is_alive()
+    assert compiler.compiled == 0
+
+
+def test_where_the_library_has_a_cache_on_disk_that_is_asked(interface, compiler, tmp_path):
+    work = children.work_of([varlen()])[varlen().canonical()]
+    stored = Stored()
+    work.caches[MAIN] = stored
+    for _ in range(2):
+        assert json.loads(children.compile_work(work, tmp_path).read_text()) == []
+    assert compiler.compiled == len(stored.cache) == 1
+
+
+class Stored:
+    """As the library's cache on disk."""
+
+    cache_path = "somewhere"
+
+    def __init__(self):
+        self.cache = {}
+
+    def __setitem__(self, key, kernel):
+        self.cache[key] = kernel
 
 
 def test_a_refused_call_gets_no_work(interface):
-    recipe = varlen(dim=264)
-    assert children.share_out([recipe])[recipe.canonical()].share == {}
+    assert children.work_of([varlen(dim=264)]) == {}
 
 
-def test_a_handed_file_becomes_the_kernel(interface, tmp_path, monkeypatch):
-    from cutlass import cute
-
-    work = children.share_out([varlen()])[varlen().canonical()]
-    ((function, key),) = work.share
+def test_a_handed_file_becomes_the_kernel(interface, compiler, tmp_path):
+    work = children.work_of([varlen()])[varlen().canonical()]
+    ((function, key),) = work.compiles
     name = f"{keys.key_id(PLAIN_TEXT)}.o"
-    monkeypatch.setattr(
-        cute.runtime, "load_module", lambda path, enable_tvm_ffi: type("M", (), {"func": path})
-    )
     listed = tmp_path / "done.json"
     listed.write_text(json.dumps([]))
     with pytest.raises(KeyError, match=name):

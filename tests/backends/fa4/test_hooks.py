@@ -7,7 +7,7 @@ from fa4_subjects import caches
 
 from jitwarm.backends.fa4 import hooks, library
 from jitwarm.backends.fa4.caches import WatchedCache, WatchedCompiler
-from jitwarm.monitor import Monitor
+from jitwarm.monitor import LateCompileWarning, Monitor
 
 pytestmark = pytest.mark.cutedsl
 
@@ -55,3 +55,20 @@ def test_without_the_library_nothing_happens(monkeypatch):
     monkeypatch.setattr(hooks, "_for_sinks", False)
     hooks.install()
     hooks.remove()
+
+
+def test_a_monitor_that_warns_of_a_failure_at_its_end_takes_them_out(interface):
+    """Where warnings are errors, as here."""
+    monitor = Monitor("warn").start()
+    with pytest.raises(ArithmeticError):
+        fail(interface._flash_attn_fwd.compile_cache)
+    with pytest.raises(LateCompileWarning, match="failed while serving"):
+        monitor.stop()
+    assert not is_watched(interface)
+    assert [event.kind for event in monitor.events] == ["failed"]
+
+
+def fail(cache):
+    """A launch that raises between its miss and its compile."""
+    assert ("a key",) not in cache
+    raise ArithmeticError
