@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from jitwarm import keys
+from jitwarm.backends.triton.unwrap import choices_in
 from jitwarm.events import Event
-from jitwarm.explain import explain_miss
+from jitwarm.explain import explain_miss, explain_tuning
 from jitwarm.findings import Finding
 from jitwarm.plan import PlanKey
 from jitwarm.record import CoverageRecord, MissRecord
@@ -38,10 +39,12 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     `opaque` stay out, because no launch can be told to be theirs; what was compiled during warm-up
     on their behalf is ready, and never counts as unreached.
     """
+    plan, ready = list(plan), set(ready)
     planned = [key for key in plan if key.backend != "opaque"]
+    chosen = [text for key in plan if key.backend_key in ready for text in choices_in(key.declared)]
     names = {key.backend_key: key.kernel for key in planned}
     by_path = {key.backend_key.partition("[")[0]: key.kernel for key in planned}
-    ready_keys = names.keys() & set(ready)
+    ready_keys = names.keys() & ready
     late = [event for event in observed.events if event.phase != "warm" and event.kind in STALLS]
     needed = set(observed.launches) | {event.key for event in late}
     made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
@@ -61,7 +64,9 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
             key.backend_key in ready_keys and key.backend_key not in needed for key in planned
         ),
         misses=tuple(
-            _miss(key, _finding(key, names, by_path, ready_keys | made, late), observed, late)
+            _miss(
+                key, _finding(key, names, by_path, ready_keys | made, late, chosen), observed, late
+            )
             for key in sorted(missed)
         ),
         unreached_keys=tuple(unreached),
@@ -82,6 +87,7 @@ def _finding(
     by_path: Mapping[str, str],
     ready: Collection[str],
     late: Collection[Event],
+    chosen: Collection[str],
 ) -> Finding:
     path = key.partition("[")[0]
     kernel = names.get(key) or by_path.get(path, path)
@@ -94,23 +100,17 @@ def _finding(
             advice="see why its warm-up failed, or was switched off",
         )
     kinds = frozenset(event.kind for event in late if event.key == key)
-    if kinds in _OTHER_STALLS:
-        what, advice = _OTHER_STALLS[kinds]
-        return Finding("MISS", kernel, f"{kernel} {what}", seen=key, advice=advice)
+    if kinds == {"tune"}:
+        return explain_tuning(kernel, key, chosen)
+    if kinds == {"trace"}:
+        return Finding(
+            "MISS",
+            kernel,
+            f"{kernel} was traced again while serving, to find that its binary is in memory",
+            seen=key,
+            advice="launch what cute.compile returned, not the @cute.jit function",
+        )
     return explain_miss(kernel, key, ready)
-
-
-# What a launch waited for where nothing had to be compiled.
-_OTHER_STALLS = {
-    frozenset({"tune"}): (
-        "timed its configurations against each other while serving",
-        "tune it at start-up, or keep the choice of an earlier run",
-    ),
-    frozenset({"trace"}): (
-        "was traced again while serving, to find that its binary is in memory",
-        "launch what cute.compile returned, not the @cute.jit function",
-    ),
-}
 
 
 def _miss(key: str, finding: Finding, observed: Observed, late: list[Event]) -> MissRecord:

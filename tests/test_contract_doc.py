@@ -16,7 +16,7 @@ from jitwarm import contract, declare
 
 ROOT = Path(__file__).parents[1]
 # The most lines of each page.
-PAGES = {"contract": 140, "contract-styles": 195, "contract-cutedsl": 120}
+PAGES = {"contract": 140, "contract-styles": 195, "contract-cutedsl": 130}
 TEXT = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in PAGES}
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\nIt prints[^\n]*\n\n((?:    [^\n]*\n)+)", re.DOTALL)
 EXAMPLES = {name: EXAMPLE.findall(text) for name, text in TEXT.items()}

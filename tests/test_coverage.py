@@ -132,6 +132,21 @@ def test_keys_of_every_backend_but_opaque_ones_count():
     assert (miss.kernel, miss.finding.kind, miss.finding.field) == ("C", "MISS", "n")
 
 
+def test_a_late_tuning_is_explained_by_the_choices_that_were_made_at_start_up():
+    def choice(n):
+        return f"m.k[n:{n}; x:float32]{{tune}}"
+
+    choices = [
+        PlanKey("K", "opaque", f"K({n}) choice for {choice(n)} (tuned)", f"m.K[{n}]")
+        for n in (1, 8, 16)
+    ]
+    ready = [A, B, "m.K[1]", "m.K[8]"]  # the choice for 16 failed
+    seen = observed({A: 3, B: 1}, event("tune", choice(64), 3))
+    (miss,) = cover([*PLAN, *choices], ready, seen).misses
+    assert (miss.kernel, miss.finding.field, miss.finding.warmed) == ("K", "n", "1, 8")
+    assert miss.finding.advice == "declare a case with `n=64`"
+
+
 def test_a_tuning_and_a_trace_while_serving_are_stalls_of_their_own():
     events = [event("tune", A, 3, ms=9.0), event("trace", B, 4), event("tune", C, 0, "warm")]
     coverage = cover(PLAN, [A, B], observed({A: 3, B: 1}, *events))

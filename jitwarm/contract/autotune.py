@@ -10,6 +10,7 @@ from typing import Any
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.backends.triton.unwrap import (
     InnerLaunch,
+    choice_text,
     inner_launches,
     is_jit_function,
     is_tuned,
@@ -68,15 +69,14 @@ def triton_parts(
         for launch, recipe in zip(launches, recipes, strict=True)
     ]
     if bound.grid is not None:
-        parts.append(Declared(text + _choice_suffix(), choice))
+        parts.append(Declared(text + choice_text(launches[0].choices) + _how(), choice))
     return parts
 
 
-def _choice_suffix() -> str:
-    """What the plan calls the choice between a key's configurations.
+def _how() -> str:
+    """How the choice between a key's configurations is made.
 
-    It says so where nothing is timed: a plan may be made without a device, so the device is asked
-    only if there is one.
+    A plan may be made without a device, so the device is asked only if there is one.
     """
     from jitwarm import device
     from jitwarm.errors import DeviceError
@@ -86,8 +86,8 @@ def _choice_suffix() -> str:
     except DeviceError:
         stub = False
     if stub:
-        return " choice (tuning skipped: a stub device times nothing; the first is taken)"
-    return " choice (tuned by launches)"
+        return " (tuning skipped: a stub device times nothing; the first usable is taken)"
+    return " (tuned by launches)"
 
 
 def make_ready(label: str, bound: BoundLaunch) -> Any:

@@ -46,7 +46,7 @@ def _plain(value: object) -> str:
 
 
 def _ready(result: Result) -> str:
-    if result.warm.skipped:
+    if result.warm.skipped and not result.warm.warmed:
         return "warm-up is off, nothing compiled"
     return f"ready in {result.arms['loaded'].ready_s:.1f} s with {result.warm.jobs} jobs"
 

@@ -17,7 +17,14 @@ from jitwarm.backends import backend_of
 from jitwarm.backends.triton import tuning
 from jitwarm.backends.triton.keytext import parse_key
 from jitwarm.backends.triton.tuning import TunedRecipe
-from jitwarm.backends.triton.unwrap import by_position, inner_launches, is_tuned, tuning_text
+from jitwarm.backends.triton.unwrap import (
+    by_position,
+    choice_text,
+    choices_in,
+    inner_launches,
+    is_tuned,
+    tuning_text,
+)
 from jitwarm.contract import OpaqueRecipe, triton_kernel_dispatcher_with_warmup
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import BindingError, DeclarationError, DeviceError, RunError, WrongKindError
@@ -26,7 +33,7 @@ from jitwarm.plan import make_plan
 from jitwarm.warm import DEPTHS, warm
 
 pytestmark = pytest.mark.triton
-SKIPPED = " choice (tuning skipped: a stub device times nothing; the first is taken)"
+SKIPPED = " (tuning skipped: a stub device times nothing; the first usable is taken)"
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +64,9 @@ def test_a_key_for_each_configuration_that_pruning_leaves(stub, kernel):
     assert texts[0].endswith(" {BLOCK=16, num_warps=4, num_ctas=1, num_stages=3, EVEN=True}")
     base = texts[0].partition(" {")[0]
     assert texts[1].startswith(base + " {BLOCK=32, num_warps=8, ")
-    assert texts[2] == base + SKIPPED
+    choice = "tuned_subjects.tuned[n:8; x_ptr:float32]{tune}"
+    assert texts[2] == f"{base} choice for {choice}{SKIPPED}"
+    assert choices_in(texts[2]) == [choice] and not choices_in(texts[1])
     kinds = [type(item.recipe) for item in plan.items]
     one = [TunedRecipe, TunedRecipe, OpaqueRecipe]
     assert kinds == [*one, TunedRecipe, *one]
@@ -315,6 +324,8 @@ def test_the_text_of_a_choice_is_that_of_the_launch(stub):
     args = (torch.empty(4), 8, 3)
     assert launch[0].choices == (tuning_text(subjects.tuned, args, {}),)
     assert is_tuned(subjects.tuned) and not is_tuned(subjects.single)
+    two = [tuning_text(subjects.tuned, (n,), {}) for n in (1, 2)]
+    assert choices_in(f"K(1){choice_text(two)} (tuned)") == two
 
 
 def test_a_choice_that_was_not_timed_does_not_reach_the_disk(stub, triton_cache, monkeypatch):
@@ -374,7 +385,10 @@ def test_tuning_launches_real_tensors_made_from_the_stand_ins(stub, monkeypatch)
         subjects.tuned, "pre_hook", lambda named, reset_only=False: seen.append(named["x_ptr"])
     )
     registry, plan = plan_of(subjects.TunedKernel(), (8,))
-    assert plan.items[-1].declared == "Tuned(n=8) choice (tuned by launches)" and not made
+    assert plan.items[-1].declared == (
+        "Tuned(n=8) choice for tuned_subjects.tuned[n:8; x_ptr:float32]{tune} (tuned by launches)"
+    )
+    assert not made
     with Monitor("record") as monitor:
         registry.warmup()
     assert [e.kind for e in monitor.events] == ["compile", "load", "compile", "load", "tune"]

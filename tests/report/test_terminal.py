@@ -52,7 +52,7 @@ def with_everything_wrong() -> Result:
     return replace(
         result,
         kernels=(silent, *others),
-        warm=replace(result.warm, skipped=("a key",), failed=(failed,)),
+        warm=replace(result.warm, warmed=0, skipped=("a key",), failed=(failed,)),
     )
 
 
@@ -66,7 +66,13 @@ def with_two_backends() -> Result:
         for kernel, backend in zip(result.kernels, backends, strict=True)
     )
     options = {"stable_topk": "auto", "tokens": True, "scale": 2}
-    return replace(on_a_gpu(), kernels=kernels, case=result.case | {"options": options})
+    result = on_a_gpu()
+    return replace(
+        result,
+        kernels=kernels,
+        case=result.case | {"options": options},
+        warm=replace(result.warm, skipped=("a configuration that does not fit",)),
+    )
 
 
 VARIANTS = {

@@ -9,7 +9,7 @@ not touched.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from jitwarm import keys
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.declare.tensor import dtype_name
 from jitwarm.errors import BindingError, KeyValueError, WrongKindError
+
+_TUNE = "{tune}"
+_CHOICE = " choice for "
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,19 @@ def tuning_text(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         for name, value in named.items()
         if name in tuner.arg_names and hasattr(value, "dtype")
     ]
-    return f"{import_path(innermost(tuner))}[{'; '.join(parts)}]{{tune}}"
+    return f"{import_path(innermost(tuner))}[{'; '.join(parts)}]{_TUNE}"
+
+
+def choice_text(choices: Iterable[str]) -> str:
+    """What the plan calls the choices that launches with these `tuning_text`s need."""
+    return f"{_CHOICE}{' and '.join(choices)}"
+
+
+def choices_in(declared: str) -> list[str]:
+    """The `tuning_text`s in the text of a declared key, if it is one of a choice."""
+    _, found, rest = declared.rpartition(_CHOICE)
+    texts = rest.rpartition(_TUNE)[0] if found else ""
+    return [text + _TUNE for text in texts.split(f"{_TUNE} and ")] if texts else []
 
 
 class _Below:

@@ -292,6 +292,8 @@ def test_a_call_that_fails_before_its_compile_fails_whatever_the_jobs(interface,
         report.raise_failures()
     assert all("SplitKV not supported" in str(error) for error in caught.value.exceptions)
     assert MAIN not in in_memory(interface)
+    recipe = plan.items[0].recipe
+    assert not backend_of(recipe).worth_a_child(recipe)  # it has nothing to hand over
 
 
 # Scratch tensors of a load.
