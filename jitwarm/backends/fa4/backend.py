@@ -12,8 +12,8 @@ from typing import Any
 
 from jitwarm import device
 from jitwarm.backends.fa4 import calls, children, library
-from jitwarm.backends.fa4.caches import Asked
 from jitwarm.backends.fa4.hooks import watching
+from jitwarm.backends.fa4.pending import Asked
 from jitwarm.backends.fa4.probes import asked_by, texts_of
 from jitwarm.backends.fa4.recipe import Callback, FA4Recipe
 from jitwarm.declare.tensor import TensorSpec

@@ -24,31 +24,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FrameType
 from typing import Any
 
 from jitwarm.backends import launches, sinks
 from jitwarm.backends.cutedsl import library as cutedsl
-from jitwarm.backends.fa4 import library
+from jitwarm.backends.fa4 import library, pending
 from jitwarm.backends.fa4.keytext import key_text, path_of
+from jitwarm.backends.fa4.pending import Asked
 from jitwarm.backends.miss import Miss, serving
-from jitwarm.events import Kind
 
-Asked = tuple[str, tuple[Any, ...]]  # the function whose cache was asked, and the key
 Compile = tuple[tuple[Any, ...], dict[str, Any]]  # arguments of `cutlass.cute.compile`
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A miss that the library is about to compile, or compiles.
-
-    `code` is of the function that asked: while it runs, the miss has not failed yet.
-    """
-
-    asked: Asked
-    miss: Miss
-    since: float
-    code: CodeType
 
 
 class _State(threading.local):
@@ -61,8 +46,6 @@ class _State(threading.local):
 
 
 _state = _State()
-_lock = threading.Lock()
-_pending: dict[int, _Pending] = {}  # by thread: whoever stops watching has to hear of all
 
 
 @contextmanager
@@ -89,45 +72,6 @@ def capturing() -> Iterator[dict[Asked, Compile]]:
         yield captured
     finally:
         _state.capture = outer
-
-
-def end_pending() -> None:
-    """Tell of a miss of this thread for which the library stored nothing: it has failed."""
-    if _pending and (entry := _taken(threading.get_ident())) is not None:
-        _tell("failed", entry)
-
-
-def end_all_pending(leaving: sinks.Sink) -> None:
-    """As `end_pending`, for every thread's misses whose launch is over, before a sink leaves.
-
-    `leaving` is told here: it may not be among the sinks any more.
-    """
-    running = sys._current_frames()
-    for thread, entry in list(_pending.items()):
-        if not _runs(entry.code, running.get(thread)) and _taken(thread, entry) is entry:
-            _tell("failed", entry)
-            leaving.on_compiled(entry.miss)
-
-
-def _taken(thread: int, only: _Pending | None = None) -> _Pending | None:
-    """The thread's entry, which is no longer pending; with `only` none but that one."""
-    with _lock:
-        if only is not None and _pending.get(thread) is not only:
-            return None
-        return _pending.pop(thread, None)
-
-
-def _tell(kind: Kind, entry: _Pending) -> None:
-    """The end of a miss; its time is up to now."""
-    entry.miss.kind = kind
-    entry.miss.ms = (time.perf_counter() - entry.since) * 1e3
-    sinks.compiled(entry.miss)
-
-
-def _runs(code: CodeType, frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None
 
 
 @dataclass(slots=True)
@@ -174,7 +118,7 @@ class WatchedCache:
         if _state.probe is not None:
             _state.probe.append((self.function, key))
             return True
-        end_pending()
+        pending.end_failed()
         if self.in_memory(key):
             return True
         if _state.capture is not None:
@@ -191,9 +135,7 @@ class WatchedCache:
             miss.kind, miss.ms = "disk_hit", (time.perf_counter() - start) * 1e3
             sinks.compiled(miss)
             return True
-        code = sys._getframe(1).f_code
-        with _lock:
-            _pending[threading.get_ident()] = _Pending((self.function, key), miss, start, code)
+        pending.begin((self.function, key), miss, start, sys._getframe(1).f_code)
         return False
 
     def __setitem__(self, key: tuple[Any, ...], kernel: Any) -> None:
@@ -201,10 +143,7 @@ class WatchedCache:
         if _state.capture is not None:
             return
         self.original[key] = kernel
-        thread = threading.get_ident()
-        entry = _pending.get(thread)
-        if entry is not None and entry.asked == (self.function, key) and _taken(thread, entry):
-            _tell("compile", entry)
+        pending.end_compiled((self.function, key))
 
     def __getitem__(self, key: tuple[Any, ...]) -> Any:
         """The kernel, to launch it: the library asks once a launch."""
@@ -239,15 +178,15 @@ class WatchedCompiler:
         if _state.capture is not None and _state.captured_for is not None:
             _state.capture[_state.captured_for] = (args, kwargs)
             return None
-        entry = _pending.get(threading.get_ident())
+        miss = pending.miss_of_this_thread()
         with cutedsl.compiling(library.target()), library.quiet():
-            if entry is None:
+            if miss is None:
                 return self.original.compile(*args, **kwargs)
             try:
-                with serving(entry.miss):
+                with serving(miss):
                     return self.original.compile(*args, **kwargs)
             except BaseException:
-                end_pending()
+                pending.end_failed()
                 raise
 
     def __getattr__(self, name: str) -> Any:

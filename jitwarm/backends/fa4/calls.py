@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from jitwarm.backends.fa4 import library
-from jitwarm.backends.fa4.caches import Asked, Compile, capturing, probing
+from jitwarm.backends.fa4.caches import Compile, capturing, probing
 from jitwarm.backends.fa4.hooks import watching
+from jitwarm.backends.fa4.pending import Asked
 from jitwarm.backends.fa4.recipe import Callback, FA4Recipe
 from jitwarm.declare.tensor import TensorSpec, dtype_name
 from jitwarm.errors import BindingError

@@ -23,9 +23,10 @@ from jitwarm import keys
 from jitwarm.backends import sinks
 from jitwarm.backends.cutedsl import library as cutedsl
 from jitwarm.backends.fa4 import calls, library
-from jitwarm.backends.fa4.caches import Asked, Compile
+from jitwarm.backends.fa4.caches import Compile
 from jitwarm.backends.fa4.hooks import watching
 from jitwarm.backends.fa4.keytext import MAIN, key_text, path_of
+from jitwarm.backends.fa4.pending import Asked
 from jitwarm.backends.fa4.recipe import FA4Recipe
 from jitwarm.backends.miss import Miss, serving
 

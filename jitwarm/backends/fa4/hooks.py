@@ -12,13 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jitwarm.backends.fa4 import library
-from jitwarm.backends.fa4.caches import (
-    WatchedCache,
-    WatchedCompiler,
-    end_all_pending,
-    end_pending,
-)
+from jitwarm.backends.fa4 import library, pending
+from jitwarm.backends.fa4.caches import WatchedCache, WatchedCompiler
 from jitwarm.backends.fa4.keytext import FIELDS
 from jitwarm.backends.sinks import Sink
 
@@ -55,7 +50,7 @@ def forget(sink: Sink) -> None:
     """
     for watched in _watched.values():
         watched.forget(sink)
-    end_all_pending(sink)
+    pending.end_all_failed(sink)
 
 
 @contextmanager
@@ -66,7 +61,7 @@ def watching(interface: Any) -> Iterator[dict[str, WatchedCache]]:
     try:
         yield _watched
     finally:
-        end_pending()
+        pending.end_failed()
         with _lock:
             _leave(interface)
 

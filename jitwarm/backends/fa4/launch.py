@@ -14,9 +14,10 @@ from typing import Any
 
 from jitwarm import device
 from jitwarm.backends import launches
-from jitwarm.backends.fa4 import calls, library
-from jitwarm.backends.fa4.caches import Asked, end_pending, probing
+from jitwarm.backends.fa4 import calls, library, pending
+from jitwarm.backends.fa4.caches import probing
 from jitwarm.backends.fa4.hooks import watching
+from jitwarm.backends.fa4.pending import Asked
 
 SIGNATURES = 4096  # remembered, the least recently used is dropped
 
@@ -34,7 +35,7 @@ def forward(**arguments: Any) -> tuple[Any, Any]:
         try:
             out, lse, *_ = interface._flash_attn_fwd(**arguments)
         finally:
-            end_pending()  # a launch that raised is told now, not at the next one
+            pending.end_failed()  # a launch that raised is told now, not at the next one
         return out, lse
     _count_on_stub(interface, arguments)
     return _outputs(arguments)

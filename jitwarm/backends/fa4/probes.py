@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from jitwarm import device
 from jitwarm.backends.fa4 import calls
-from jitwarm.backends.fa4.caches import Asked
 from jitwarm.backends.fa4.keytext import MAIN, key_text
+from jitwarm.backends.fa4.pending import Asked
 from jitwarm.backends.fa4.recipe import FA4Recipe
 from jitwarm.errors import BindingError
 

@@ -48,15 +48,12 @@ from jitwarm.contract import NoKeys, zip_inputs
 from jitwarm.declare import TensorSpec
 from jitwarm.declare.tensor import dtype_name
 from jitwarm.errors import BindingError
+from jitwarm.zoo.kernels.fa4_mla_splits import row, split_rows
 
 Shape = tuple[int, int, int]
 PROBES = ((1, 128), (129, 512), (1, 4096), (129, 4096), (1, 8192), (129, 8192))
-LONGEST = 131072  # tokens of a context that few splits share
 FULL = 128  # heads of a batch that fill a device of up to 256 SMs
 LIBRARY_VERSION = 4
-# The library's own limits: most splits, key tiles up to which it does not split (and below which it
-# does not where queries and values differ in dims), requests that a warp of the schedule takes.
-MOST_SPLITS, UNSPLIT_TILES, UNSPLIT_TILES_OF_TWO_DIMS, PER_WARP = 128, 4, 63, 31
 
 
 class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
@@ -142,13 +139,13 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
         dtype = dtype_name(config.model_config.dtype)
 
         longest = 512 if batch_invariant else 4096 if arch == "sm90" or qk == v else 8192
-        rows = [_row(q, k) for q, k in PROBES if k <= longest]
+        rows = [row(q, k) for q, k in PROBES if k <= longest]
         if all_classes and arch.startswith(("sm10", "sm11")):
             full = -(-FULL // heads)
-            rows.append(_row(257, 512))
+            rows.append(row(257, 512))
             if splits_allowed:
-                rows += _split_rows(rows, heads, qk, v, library.num_sms())
-            rows += [_row(1, 128, full)] * (full > 1)
+                rows += split_rows(rows, heads, qk, v, library.num_sms())
+            rows += [row(1, 128, full)] * (full > 1)
 
         return self._trace_dispatch(self.dispatch)(
             zip_inputs(*rows),
@@ -262,51 +259,6 @@ def _arguments(
         "num_splits": num_splits,
         "return_lse": return_lse,
     }
-
-
-def _row(max_q: int, max_k: int, batch: int = 1) -> dict[str, int]:
-    return {"max_q": max_q, "max_k": max_k, "batch": batch}
-
-
-def _split_rows(
-    rows: list[dict[str, int]], heads: int, qk: int, v: int, sms: int
-) -> list[dict[str, int]]:
-    """Probes that split their keys: two splits of a long context, and one for each helper that
-    neither this nor `rows` reaches.
-    """
-    few = max(1, sms // (2 * heads))  # the largest batch that is split
-    found = [_row(1, LONGEST, few)]
-    reached = set().union(*(_helpers(row, heads, qk, v, sms) for row in rows + found))
-    # Splits are limited by the batch, and where one head dim serves all by short contexts too.
-    short = [_row(1, 128 << bits) for bits in range(4, 8)]
-    for row in (*short, *(_row(1, LONGEST, batch) for batch in range(1, few + 1))):
-        helpers = _helpers(row, heads, qk, v, sms)
-        if not helpers <= reached:
-            found.append(row)
-            reached |= helpers
-    return found
-
-
-def _helpers(row: dict[str, int], heads: int, qk: int, v: int, sms: int) -> set[tuple[str, int]]:
-    """What the helpers of a probe are keyed on, by the library's heuristic for splits; none where
-    it does not split.
-    """
-    tiles = -(-row["max_k"] // 128)
-    if tiles <= (UNSPLIT_TILES if qk == v else UNSPLIT_TILES_OF_TWO_DIMS):
-        return set()
-    if qk != v:
-        tiles = -(-row["max_k"] // 64)
-    splits = min(sms // (row["batch"] * heads * _query_tiles(row["max_q"], v)), MOST_SPLITS, tiles)
-    if splits <= 1:
-        return set()
-    warps = -(-row["batch"] // PER_WARP)
-    log_splits = max((splits - 1).bit_length(), 5 if v > 64 else 4)
-    return {("schedule", (warps - 1).bit_length()), ("combine", log_splits)}
-
-
-def _query_tiles(max_q: int, v: int) -> int:
-    """Work items of a head: one or two tiles of 128 queries each, one where values fill 256."""
-    return -(-max_q // (256 if max_q > 128 and v != 256 else 128))
 
 
 def _allowed(num_splits: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from jitwarm import device
 from jitwarm.backends import launches, sinks
-from jitwarm.backends.fa4 import caches
+from jitwarm.backends.fa4 import caches, pending
 from jitwarm.backends.fa4.caches import WatchedCache
 from jitwarm.backends.fa4.launch import forward
 from jitwarm.errors import CompileRefused
@@ -54,7 +54,7 @@ def watched(stub):
 @pytest.fixture(autouse=True)
 def nothing_pending():
     yield
-    caches._pending.clear()
+    pending._pending.clear()
 
 
 def launch(cache, kernel=lambda *_: "ran"):
@@ -149,7 +149,7 @@ def test_the_last_launch_that_failed_is_told_too(watched):
             assert not kinds(inner)  # nobody knows yet
         assert kinds(inner) == kinds(outer) == ["failed"]
     assert kinds(outer) == ["failed"]
-    assert not caches._pending
+    assert not pending._pending
 
 
 def test_a_launch_that_failed_is_told_at_the_next_one(watched):
