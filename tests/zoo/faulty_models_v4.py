@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jitwarm.declare import NoKeys
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import BuildPrefillChunkMetadataKernel
-from jitwarm.zoo.models import gather_plan
 from jitwarm.zoo.models.deepseek_v4 import DeepSeekV4Flash
+from jitwarm.zoo.steps import gather_plan
 
 
 class WithoutChunkMetadata(DeepSeekV4Flash):

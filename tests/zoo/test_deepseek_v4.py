@@ -308,7 +308,8 @@ class Launches:
     """What a step launches: name, and what matters of the arguments."""
 
     def __init__(self, monkeypatch):
-        from jitwarm.zoo.models import block_tables, deepseek_v4_step, gathered_prefill
+        from jitwarm.zoo.models import deepseek_v4_step
+        from jitwarm.zoo.steps import block_tables, gathered_prefill
 
         self.made = []
         for module in (block_tables, deepseek_v4_step, gathered_prefill):
