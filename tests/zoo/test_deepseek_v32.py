@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from command_line import ROOT, funnel, jitwarm, records, rows
 from jitwarm.record import Result
 from jitwarm.scenario_file import load
 from jitwarm.traffic import batches
 
-ROOT = Path(__file__).parents[2]
 SCENARIO = "scenarios/deepseek-v3.2-dcp.toml"
 
 # Registrations, distinct, keys and backend keys by hand: 61 layers register each per-layer kernel
@@ -39,31 +35,10 @@ DCP8 = DCP1 | {
 }
 
 
-def jitwarm(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "jitwarm", *arguments],
-        cwd=ROOT,
-        env=os.environ | (env or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def one_record(done: subprocess.CompletedProcess[str], code: int = 0) -> dict:
-    assert done.returncode == code, done.stderr[-3000:]
-    (line,) = done.stdout.splitlines()
-    return json.loads(line)
-
-
-def funnel(record: dict) -> tuple[int, ...]:
-    names = ("layers", "registrations", "distinct_registrations", "keys", "backend_keys")
-    return tuple(record["funnel"][name] for name in names)
-
-
-def rows(record: dict) -> dict[str, tuple[int, ...]]:
-    names = ("registrations", "distinct_registrations", "keys", "backend_keys")
-    return {k["kernel"]: tuple(k[name] for name in names) for k in record["kernels"]}
+def one_record(done, code=0):
+    """The one record that a command printed."""
+    (record,) = records(done, code)
+    return record
 
 
 @pytest.mark.triton
