@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jitwarm import cli
 from jitwarm.cli import main
+from jitwarm.commands import run as command
 from jitwarm.errors import WorkerError
 
 ROOT = Path(__file__).parents[1]
@@ -223,7 +223,7 @@ def test_a_bug_of_our_own_is_no_miss(monkeypatch, capsys, text):
     def broken(options):
         raise ZeroDivisionError(text)
 
-    monkeypatch.setattr(cli, "_cases", broken)
+    monkeypatch.setattr(command, "chosen_cases", broken)
     assert main(["run", SCENARIO]) == 3
     line = broken.__code__.co_firstlineno + 1
     said = f"ZeroDivisionError: {text}".replace("\n", " ").strip()
@@ -234,13 +234,15 @@ def test_an_interrupt_exits_with_3(monkeypatch, capsys):
     def interrupt(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_cases", interrupt)
+    monkeypatch.setattr(command, "chosen_cases", interrupt)
     assert main(["run", SCENARIO]) == 3
     assert capsys.readouterr().err == "jitwarm: interrupted\n"
 
 
 def test_a_termination_is_an_interrupt_and_the_handler_is_restored(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "_cases", lambda options: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(
+        command, "chosen_cases", lambda options: signal.raise_signal(signal.SIGTERM)
+    )
     before = signal.getsignal(signal.SIGTERM)
     assert main(["run", SCENARIO]) == 3
     assert capsys.readouterr().err == "jitwarm: interrupted\n"
@@ -278,7 +280,7 @@ def test_a_folder_that_takes_no_results_is_refused_before_measuring(tmp_path, mo
     def measured(*arguments):
         pytest.fail("something was measured")
 
-    monkeypatch.setattr(cli, "measure", measured)
+    monkeypatch.setattr(command, "measure", measured)
     places = unwritable(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     for place, said in places.items():
@@ -290,7 +292,7 @@ def test_a_folder_that_takes_no_results_is_refused_before_measuring(tmp_path, mo
 
 
 def test_the_check_of_a_folder_creates_nothing(tmp_path):
-    cli._check_writable(tmp_path / "a" / "b" / "c")
+    command.check_writable(tmp_path / "a" / "b" / "c")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -298,7 +300,7 @@ def test_a_failed_run_removes_the_results_of_an_earlier_one(tmp_path, monkeypatc
     def fails(*arguments):
         raise WorkerError("boom")
 
-    monkeypatch.setattr(cli, "measure", fails)
+    monkeypatch.setattr(command, "measure", fails)
     folder = tmp_path / "out" / "plain" / "case"
     folder.mkdir(parents=True)
     for name in ("result.json", "events.jsonl", "events.rank7.jsonl", "notes.txt"):

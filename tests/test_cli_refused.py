@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jitwarm import cli
 from jitwarm.cli import main
+from jitwarm.commands import run as command
 from jitwarm.errors import ArmFailed, MissingExtraError, WorkerError
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +99,7 @@ def test_one_scenario_exits_at_once(folder, capfd, command):
 
 
 class Measuring:
-    """Stands for `cli.measure`: records the cases, and fails as it is told."""
+    """Stands for `commands.run.measure`: records the cases, and fails as it is told."""
 
     def __init__(self, failures):
         self.failures, self.seen = failures, []
@@ -121,7 +121,7 @@ def test_a_run_measures_every_case_it_can(folder, monkeypatch, capsys):
         "needy": refused("needy tp=1", MissingExtraError("scenario needy", "flash-attn-4", "fa4")),
         "zero": crash,
     })  # fmt: skip
-    monkeypatch.setattr(cli, "measure", measuring)
+    monkeypatch.setattr(command, "measure", measuring)
     assert main(["run", "scenarios", "--device", "stub"]) == 3  # the worst of all
     # A crash costs one case, a refusal the rest of its scenario.
     assert measuring.seen == ["before tp=1", "before tp=2", "needy tp=1", "zero tp=1", "zero tp=2"]
@@ -138,6 +138,6 @@ def test_an_earlier_result_of_a_refused_scenario_stays(folder, monkeypatch):
     old = folder / "reports" / "out" / "needy" / "tp-1" / "result.json"
     old.parent.mkdir(parents=True)
     old.write_text("{}")
-    monkeypatch.setattr(cli, "measure", Measuring({"needy": refused("needy tp=1", LINE)}))
+    monkeypatch.setattr(command, "measure", Measuring({"needy": refused("needy tp=1", LINE)}))
     assert main(["run", "scenarios/needy.toml", "--device", "stub"]) == 2
     assert old.read_text() == "{}"

@@ -1,0 +1,1 @@
+"""What each command of `jitwarm` does, as a function of its options that returns an exit code."""

@@ -1,0 +1,93 @@
+"""`jitwarm run`: warm, replay, measure every arm, and judge."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from jitwarm import atomic
+from jitwarm.assemble import assemble
+from jitwarm.commands.output import complain, note, show
+from jitwarm.commands.selection import chosen_cases, for_each, settings_of
+from jitwarm.errors import UsageError, WorkerError
+from jitwarm.harness import Measured, measure
+from jitwarm.record import Result, encode
+from jitwarm.report.terminal import result_text
+from jitwarm.scenario import Case, Scenario
+from jitwarm.tally import GATE, OK, RUN, USAGE
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the chosen cases and write their results."""
+    chosen = chosen_cases(options)
+    for scenario, case in chosen:
+        check_writable(Path(options.out) / scenario.name / case.folder)
+
+    def one(scenario: Scenario, case: Case) -> int:
+        folder = Path(options.out) / scenario.name / case.folder
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            measured = measure(case, settings_of(options), note)
+        except WorkerError as error:
+            if error.exit_code == USAGE:
+                raise  # nothing was measured, so nothing is written
+            return _failed(folder, error)
+        result = assemble(scenario, case, measured, started)
+        _write(folder, result, measured)
+        show(options, result, result_text(result, str(folder)))
+        return _verdict(result, measured)
+
+    return for_each(options, chosen, one)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that results cannot be written to, before anything is measured."""
+    problem = f"--out: nothing can be written to {folder}"
+    for place in (folder.absolute(), *folder.absolute().parents):
+        try:
+            place.lstat()
+            with tempfile.TemporaryFile(dir=place):  # tells more than permissions do
+                return
+        except FileNotFoundError:
+            # A folder that will be created; but a link that leads nowhere, or /proc, is there.
+            if os.path.lexists(place):
+                raise UsageError(f"{problem}: {place} takes no file") from None
+        except OSError as error:
+            raise UsageError(f"{problem}: {place}: {error.strerror}") from error
+
+
+def _failed(folder: Path, error: WorkerError) -> int:
+    """Report a case without a result; the other cases go on."""
+    report = {"error": str(error), "trace": getattr(error, "trace", "")}
+    _remove(folder, "result.json", "events*.jsonl")  # of an earlier run that did not fail
+    atomic.write_bytes(folder / "failed.json", encode(report))
+    complain(f"{error} (more in {folder / 'failed.json'})")
+    return error.exit_code
+
+
+def _verdict(result: Result, measured: Measured) -> int:
+    if measured.failures or result.warm.failed or result.idle_ranks:
+        return RUN
+    return GATE if result.missed else OK
+
+
+def _write(folder: Path, result: Result, measured: Measured) -> None:
+    _remove(folder, "failed.json", "events*.jsonl")
+    encoder = msgspec.json.Encoder()
+    several = bool(measured.ranks)
+    for answer in (measured.arms["loaded"][0], *measured.ranks):
+        if answer.observed is not None:
+            name = f"events.rank{answer.observed.rank}.jsonl" if several else "events.jsonl"
+            atomic.write_bytes(folder / name, encoder.encode_lines(answer.observed.events))
+    atomic.write_bytes(folder / "result.json", encode(result))
+
+
+def _remove(folder: Path, *patterns: str) -> None:
+    for pattern in patterns:
+        for stale in folder.glob(pattern):
+            stale.unlink(missing_ok=True)
