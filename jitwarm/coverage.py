@@ -9,9 +9,11 @@ import msgspec
 from jitwarm import keys
 from jitwarm.backends.triton.unwrap import choices_in
 from jitwarm.events import Event
-from jitwarm.explain import explain_miss, explain_tuning
+from jitwarm.explain import explain_tuning
 from jitwarm.findings import Finding
+from jitwarm.judge_events import traced_again
 from jitwarm.plan import PlanKey
+from jitwarm.planned import Planned
 from jitwarm.record import CoverageRecord, MissRecord
 
 LATE = ("compile", "disk_hit", "refused", "failed", "skipped")
@@ -42,13 +44,13 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     plan, ready = list(plan), set(ready)
     planned = [key for key in plan if key.backend != "opaque"]
     chosen = [text for key in plan if key.backend_key in ready for text in choices_in(key.declared)]
-    names = {key.backend_key: key.kernel for key in planned}
-    by_path = {key.backend_key.partition("[")[0]: key.kernel for key in planned}
-    ready_keys = names.keys() & ready
+    known = Planned(planned)
+    ready_keys = known.texts.keys() & ready
     late = [event for event in observed.events if event.phase != "warm" and event.kind in STALLS]
     needed = set(observed.launches) | {event.key for event in late}
     made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
-    made -= names.keys()  # a planned key is ready if its warm-up says so: it may not have loaded
+    # A planned key is ready if its warm-up says so: it may not have loaded.
+    made -= known.texts.keys()
     missed = (needed - ready_keys - made) | {event.key for event in late}
     unreached = sorted(ready_keys - needed)
     return CoverageRecord(
@@ -64,9 +66,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
             key.backend_key in ready_keys and key.backend_key not in needed for key in planned
         ),
         misses=tuple(
-            _miss(
-                key, _finding(key, names, by_path, ready_keys | made, late, chosen), observed, late
-            )
+            _miss(key, _finding(key, known, ready_keys | made, late, chosen), observed, late)
             for key in sorted(missed)
         ),
         unreached_keys=tuple(unreached),
@@ -83,34 +83,32 @@ def missed_by_kernel(coverage: CoverageRecord) -> Mapping[str, int]:
 
 def _finding(
     key: str,
-    names: Mapping[str, str],
-    by_path: Mapping[str, str],
+    known: Planned,
     ready: Collection[str],
     late: Collection[Event],
     chosen: Collection[str],
 ) -> Finding:
-    path = key.partition("[")[0]
-    kernel = names.get(key) or by_path.get(path, path)
-    if key in names and key not in ready:
-        return Finding(
-            "MISS",
-            kernel,
-            f"{kernel}: declared, but this key was not made ready",
-            seen=key,
-            advice="see why its warm-up failed, or was switched off",
-        )
-    kinds = frozenset(event.kind for event in late if event.key == key)
-    if kinds == {"tune"}:
-        return explain_tuning(kernel, key, chosen)
-    if kinds == {"trace"}:
-        return Finding(
-            "MISS",
-            kernel,
-            f"{kernel} was traced again while serving, to find that its binary is in memory",
-            seen=key,
-            advice="launch what cute.compile returned, not the @cute.jit function",
-        )
-    return explain_miss(kernel, key, ready)
+    events = [event for event in late if event.key == key]
+    first = events[0] if events else None
+    kinds = {event.kind for event in events}
+    if key not in known.texts or key in ready:
+        if kinds == {"tune"}:
+            tuned = explain_tuning(
+                known.name(key),
+                key,
+                chosen,
+                configs=max(event.configs for event in events),
+                ms=sum(event.ms for event in events),
+            )
+            return known.placed(tuned, key, first)
+        if kinds == {"trace"}:
+            return known.placed(traced_again(known.name(key), key), key, first)
+    return known.explain(key, ready=ready, event=_telling(events))
+
+
+def _telling(events: list[Event]) -> Event | None:
+    """The event that tells most about a miss: the compile, if there is one, else the first."""
+    return next((event for event in events if event.kind == "compile"), next(iter(events), None))
 
 
 def _miss(key: str, finding: Finding, observed: Observed, late: list[Event]) -> MissRecord:

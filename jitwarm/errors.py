@@ -9,6 +9,7 @@
      |   |   |- MissingInputError  a required input of dispatch that no axis supplies
      |   |   |- WrongKindError     one kind of object where the contract expects another
      |   |   `- BindingError       a launch that does not fit the kernel's arguments
+     |   |- FaultError             a fault file that cannot be run
      |   |- KeyValueError          a key that holds something which is not a value
      |   |- ScalarRangeError       an integer that no Triton integer type holds
      |   |- OutsideCasesError      `_when` where no cases are being expanded
@@ -20,13 +21,18 @@
          |   `- ArmFailed          a measuring process answered with an error
          |- NothingStoredError     compile(key) returned and stored no executor
          |- CompilerCrashed        a compiler killed the process that it ran in
-         `- CompileRefused         a compile after start-up, refused in monitor mode `error`
+         |- CompileRefused         a compile after start-up, refused in monitor mode `error`
+         |- HookPointMissing       a compiler's version has no place to watch it from
+         `- UnexpectedCompiles     compiles in a block that expects none
 
 Some of them also are the builtin a caller of the field's contract expects (ValueError, TypeError,
 OverflowError, RuntimeError), so that existing `except` clauses keep working.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class JitwarmError(Exception):
@@ -75,6 +81,10 @@ class WrongKindError(DeclarationError, TypeError):
 
 class BindingError(DeclarationError, TypeError):
     """A launch cannot be bound to the kernel's arguments."""
+
+
+class FaultError(UsageError):
+    """A fault file cannot be run: it is not there, does not load, or holds no fault."""
 
 
 class KeyValueError(UsageError, TypeError):
@@ -138,4 +148,38 @@ class CompilerCrashed(RunError):  # noqa: N818 - named for what happened
 
 
 class CompileRefused(RunError):  # noqa: N818 - a refusal is the name of the event, not an "error" of the code
-    """A launch would have compiled after start-up; the monitor's mode `error` refused it."""
+    """A launch would have compiled after start-up; the monitor's mode `error` refused it.
+
+    `finding` says what differs from the nearest warmed key, where the monitor knows the plan.
+    """
+
+    finding: Any = None
+
+
+class HookPointMissing(RunError, AttributeError):  # noqa: N818 - named for what is wrong
+    """A compiler that is imported here has no such place as jitwarm watches it from, so what it
+    compiles would go unseen.
+    """
+
+    def __init__(self, backend: str, version: str, attribute: str, problem: str = "") -> None:
+        """`attribute` is the place, `problem` what is wrong with it: by default it is not there."""
+        self.backend, self.version, self.attribute = backend, version, attribute
+        super().__init__(
+            f"{backend} {version}: {attribute} {problem or 'is not there'}, so its compiles could "
+            "not be watched; install a release that jitwarm knows (pyproject.toml, the extras), or "
+            "do without the monitor: mode 'off'"
+        )
+
+
+class UnexpectedCompiles(RunError, AssertionError):  # noqa: N818 - named for what happened
+    """Something was compiled, read from disk or tuned where nothing should be.
+
+    `events` are what happened, `findings` say why and what to do.
+    """
+
+    def __init__(
+        self, message: str, events: Sequence[Any] = (), findings: Sequence[Any] = ()
+    ) -> None:
+        """The message lists them all."""
+        super().__init__(message)
+        self.events, self.findings = tuple(events), tuple(findings)

@@ -19,6 +19,11 @@ class Event(msgspec.Struct, frozen=True):
     hook stopped it, `refused` monitor mode `error` stopped it. `ms` is wall time, `stages` the
     compiler's own stage times in ms. `key` is the canonical backend key, `key_id` its hash. `phase`
     is `warm`, `serve` or `capture`; `step` counts steps of traffic (-1 before the first).
+
+    `site` is the caller as `module.function:line` and `place` as `file:line`: the innermost frame
+    outside the compilers and jitwarm. `values` are the whole numbers that a missed Triton launch
+    passed, by argument; compile-time values are in the key. `configs` is how many configurations a
+    `tune` timed, `in_tuning` whether the event happened while one was under way.
     """
 
     kind: Kind
@@ -32,3 +37,7 @@ class Event(msgspec.Struct, frozen=True):
     request: str = ""
     rank: int = 0
     site: str = ""
+    place: str = ""
+    values: dict[str, int] = {}
+    configs: int = 0
+    in_tuning: bool = False

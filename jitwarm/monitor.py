@@ -6,28 +6,39 @@ of a tuning are compiles.
 
 What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
 included; every compile of CuTe DSL, flash-attention 4 included, wherever and whenever the library
-is imported. What is not covered: `triton.compile` called directly (Inductor), other compilers, work
-done before the monitor was started. Launches are counted for Triton's kernels and for those that
-our own classes launch.
+is imported. What is not covered: `triton.compile` called directly (Inductor), other compilers
+(`Monitor.blind_spots` names those of this process), work done before the monitor was started.
+Launches are counted for Triton's kernels and for those that our own classes launch.
 """
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import Counter
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, Self
 
-from jitwarm import keys, phases
+from jitwarm import callsite, keys, phases
 from jitwarm.backends import launches, sinks
 from jitwarm.backends.miss import Miss
-from jitwarm.backends.triton import hits, hooks
+from jitwarm.backends.triton import hits, hooks, tuning
+from jitwarm.backends.triton.in_memory import keys_in_memory
 from jitwarm.backends.triton.stub import NullKernel
+from jitwarm.blind_spots import BlindSpot, blind_spots
 from jitwarm.errors import CompileRefused, UsageError
 from jitwarm.events import Event, Kind
+from jitwarm.findings import Finding
+from jitwarm.judge_events import judge
+from jitwarm.planned import Plannable, Planned, path_of
 
 MODES = ("off", "warn", "error", "record")
+
+# Step and request of this context, where `Monitor.at` gave them. They belong to the work, not to
+# one monitor: each of several tells the same.
+_at: ContextVar[tuple[int | None, str | None]] = ContextVar("jitwarm_at", default=(None, None))
 
 
 class LateCompileWarning(RuntimeWarning):
@@ -41,7 +52,8 @@ class Monitor:
     Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss
     (a compile or a disk read) and each tuning while serving; `error` refuses the miss with
     `CompileRefused` before the disk cache or the compiler is asked, each time it is tried. Hooks
-    that others set on a compiler keep firing. `rank` goes into the events.
+    that others set on a compiler keep firing. `rank` goes into the events, as do `step` and
+    `request`: two attributes, or `at` where several threads serve.
     """
 
     def __init__(
@@ -51,20 +63,26 @@ class Monitor:
         rank: int = 0,
         count_hits: bool = False,
         null_kernels: bool = False,
+        plan: Plannable = None,
+        prepay: bool = True,
     ) -> None:
         """`count_hits` counts launches served from memory (no hook of Triton reports them), at a
         cost a launch.
 
         `null_kernels` serves each miss while serving with a kernel that does nothing, without
         compiling: a key replay.
+
+        `plan` is what was warmed (a `Plan`, `PlanKey`s or backend keys), for the words of refusals
+        and warnings; it may be set later, as `monitor.plan = plan`. `prepay=False` leaves the cost
+        of a first refusal (Triton's lazy imports) to that refusal, where there is no device yet.
         """
         if mode not in MODES:
             raise UsageError(f"unknown monitor mode {mode!r}: use one of {', '.join(MODES)}")
         self.mode, self.rank, self.count_hits = mode, rank, count_hits
-        self.null_kernels = null_kernels
+        self.null_kernels, self.prepay = null_kernels, prepay
         self.events: list[Event] = []
-        self.step = -1
-        self.request = ""
+        self._step, self._request = -1, ""
+        self._plan, self._planned = plan, Planned.of(plan)
         self._before: Counter[hits.LookUp] = Counter()
         self._launched: Counter[str] = Counter()
         self._counted: dict[str, int] = {}
@@ -74,10 +92,12 @@ class Monitor:
         """Begin to watch.
 
         In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds.
+        Raises `HookPointMissing` if a compiler that is imported here cannot be watched.
         """
         if self.mode != "off" and not self._attached:
-            if self.mode == "error":
+            if self.mode == "error" and self.prepay:
                 hooks.prepay()  # before anything is attached: it fails where there is no device
+                self._planned.prepay()
             sinks.attach(self)
             self._attached = True
             if self.count_hits:
@@ -109,6 +129,72 @@ class Monitor:
         """Stop."""
         self.stop()
 
+    @property
+    def step(self) -> int:
+        """Which step of traffic this thread works on: -1 before the first. Setting it sets that of
+        all threads that are in no block of `at`.
+        """
+        step = _at.get()[0]
+        return self._step if step is None else step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self._step = step
+
+    @property
+    def request(self) -> str:
+        """Which request this thread works on, as `step`."""
+        request = _at.get()[1]
+        return self._request if request is None else request
+
+    @request.setter
+    def request(self, request: str) -> None:
+        self._request = request
+
+    @contextmanager
+    def at(self, *, step: int | None = None, request: str | None = None) -> Iterator[None]:
+        """Work of this step and request, in this thread (or task) only; what is not given stays."""
+        outer_step, outer_request = _at.get()
+        restore = _at.set(
+            (outer_step if step is None else step, outer_request if request is None else request)
+        )
+        try:
+            yield
+        finally:
+            _at.reset(restore)
+
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        """A graph is recorded in this block: events in it have the phase `capture`.
+
+        A recording of this thread's CUDA stream is noticed without it.
+        """
+        with phases.phase("capture"):
+            yield
+
+    @property
+    def plan(self) -> Plannable:
+        """What was warmed, as it was given."""
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: Plannable) -> None:
+        planned = Planned.of(plan)
+        if self.mode == "error" and self.prepay:
+            planned.prepay()
+        self._plan, self._planned = plan, planned
+
+    @property
+    def blind_spots(self) -> tuple[BlindSpot, ...]:
+        """The compilers of this process that no monitor sees: those that are imported, first, and
+        those that are installed.
+        """
+        return blind_spots()
+
+    def findings(self, *, enabled: bool = True) -> tuple[Finding, ...]:
+        """What `judge` says of the events so far, against the plan that this monitor knows."""
+        return judge(self.events, self._planned, enabled=enabled)
+
     def begin_serving(self) -> None:
         """Start-up is over: `launches` counts from here. Warm-ups look keys up too."""
         if self._attached:
@@ -138,92 +224,87 @@ class Monitor:
 
     def on_miss(self, miss: Miss) -> Any:
         """Called by the hooks before a miss is served."""
-        if phases.current_phase() == "warm":
+        if self.mode != "error" and not self.null_kernels:
+            return None
+        if phases.phase_of_event() == "warm":
             return None
         if self.null_kernels:
             return NullKernel()
-        if self.mode == "error":
-            when = f" in step {self.step}" if self.step >= 0 else ""
-            raise CompileRefused(
-                f"a launch{when} needs {miss.text} [{keys.key_id(miss.text)}], which was not "
-                "warmed; add it to the kernel's declaration, or let it compile: Monitor('warn'), "
-                "on the command line --monitor warn"
-            )
-        return None
+        raise self._refusal(miss)
+
+    def _refusal(self, miss: Miss) -> CompileRefused:
+        when = f" in step {self.step}" if self.step >= 0 else ""
+        finding = self._explained(miss)
+        why, what = "", "add it to the kernel's declaration"
+        if finding is not None:
+            why, what = f": {finding.message}", finding.advice
+        refused = CompileRefused(
+            f"a launch{when} needs {miss.text} [{keys.key_id(miss.text)}], which was not "
+            f"warmed{why}; {what}, or let it compile: Monitor('warn'), on the command line "
+            "--monitor warn"
+        )
+        refused.finding = finding
+        return refused
+
+    def _explained(self, miss: Miss) -> Finding | None:
+        """Why a key is missed: against the plan, else against what Triton has in memory."""
+        planned = self._planned or Planned(keys_in_memory(path_of(miss.text)))
+        if not planned:
+            return None
+        return planned.explain(miss.text, event=self._of_miss("refused", miss))
 
     def on_refused(self, miss: Miss) -> None:
         """Called by the hooks after any monitor refused a miss."""
-        self._add("refused", miss.kernel, miss.text, 0.0, {})
+        self.events.append(self._of_miss("refused", miss))
 
     def on_compiled(self, miss: Miss) -> None:
         """Called by the hooks after a miss was served."""
-        self._add(miss.kind or "failed", miss.kernel, miss.text, miss.ms, miss.stages)
-        self._warn(miss.kind or "failed", miss.text, miss.ms)
+        self._tell(self._of_miss(miss.kind or "failed", miss, miss.ms))
 
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
         """Called by the hooks after a load."""
-        self._add("load", kernel, text, ms, {})
+        self.events.append(self._event("load", kernel, text, ms))
 
-    def on_tuned(self, kernel: str, text: str, ms: float) -> None:
+    def on_tuned(self, kernel: str, text: str, ms: float, configs: int = 0) -> None:
         """Called after a tuning."""
-        self._add("tune", kernel, text, ms, {})
-        self._warn("tune", text, ms)
+        self._tell(self._event("tune", kernel, text, ms, configs=configs))
 
-    def _warn(self, kind: Kind, text: str, ms: float) -> None:
-        """In mode `warn`, say that a request waited."""
-        if self.mode != "warn" or phases.current_phase() == "warm":
+    def _tell(self, event: Event) -> None:
+        """Keep an event; in mode `warn`, say that a request waited."""
+        self.events.append(event)
+        if self.mode != "warn" or event.phase == "warm":
             return
-        frame = _caller()
+        text = f"{event.key} was not warmed"
+        if self._planned:
+            finding = judge((event,), self._planned)[0]
+            text = f"{finding.message}; {finding.advice} [{event.key}]"
+        frame = callsite.caller()
         warnings.warn_explicit(
-            f"{kind} while serving ({ms:.1f} ms, step {self.step}): {text} was not warmed",
+            f"{event.kind} while serving ({event.ms:.1f} ms, step {event.step}): {text}",
             LateCompileWarning,
             frame.f_code.co_filename if frame else "",
             frame.f_lineno if frame else 1,
         )
 
-    def _add(self, kind: Kind, kernel: str, text: str, ms: float, stages: dict[str, float]) -> None:
-        self.events.append(
-            Event(
-                kind,
-                kernel,
-                text,
-                keys.key_id(text),
-                ms,
-                stages,
-                phases.current_phase(),
-                self.step,
-                self.request,
-                self.rank,
-                _call_site(),
-            )
+    def _of_miss(self, kind: Kind, miss: Miss, ms: float = 0.0) -> Event:
+        stages = {} if kind == "refused" else miss.stages
+        return self._event(kind, miss.kernel, miss.text, ms, stages=stages, values=miss.values)
+
+    def _event(self, kind: Kind, kernel: str, text: str, ms: float, **more: Any) -> Event:
+        frame = callsite.caller()
+        return Event(
+            kind,
+            kernel,
+            text,
+            keys.key_id(text),
+            ms,
+            more.pop("stages", {}),
+            phases.phase_of_event(),
+            self.step,
+            self.request,
+            self.rank,
+            site=callsite.site(frame),
+            place=callsite.place(frame),
+            in_tuning=tuning.under_way(),
+            **more,
         )
-
-
-def _caller() -> FrameType | None:
-    """The innermost frame outside the compilers and jitwarm's own machinery: who launched."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_MACHINERY):
-        frame = frame.f_back
-    return frame
-
-
-def _call_site() -> str:
-    """`module.function:line` of the caller."""
-    frame = _caller()
-    if frame is None:
-        return ""
-    return f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}:{frame.f_lineno}"
-
-
-_MACHINERY = (
-    "triton.",
-    "cutlass.",
-    "tvm_ffi.",
-    "jitwarm.backends.",
-    "jitwarm.monitor",
-    "jitwarm.warm",
-    "jitwarm.contract.",
-    "concurrent.futures",
-    "threading",
-    "contextlib",
-)

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 _phase: ContextVar[str] = ContextVar("jitwarm_phase", default="serve")
 
@@ -26,3 +28,27 @@ def phase(name: str) -> Iterator[None]:
         yield
     finally:
         _phase.reset(token)
+
+
+def phase_of_event() -> str:
+    """The phase of what happens right now: `capture` too where nobody said so, but this thread's
+    CUDA stream is recording a graph, at start-up as well as later.
+
+    A graph that another thread records is not noticed. Asks CUDA, so it is for events, never for
+    launches that find their binary.
+    """
+    return "capture" if is_capturing() else _phase.get()
+
+
+def is_capturing() -> bool:
+    """Whether this thread's current CUDA stream is recording a graph.
+
+    Starts nothing: False where torch is not imported or its CUDA is not initialised. The question
+    itself is allowed while a graph is recorded.
+    """
+    torch: Any = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)  # None as well while torch is half imported
+    try:
+        return bool(cuda and cuda.is_initialized() and cuda.is_current_stream_capturing())
+    except (AttributeError, RuntimeError):  # watching must not break a launch
+        return False

@@ -26,12 +26,31 @@ class PlanKey(msgspec.Struct, frozen=True):
     """One declared key and its backend key, without the recipe: what is stored and shown.
 
     Launches of a key of backend `opaque` cannot be told from others, so coverage leaves it out.
+    `owner` is the first of the `owners` layers that registered it, empty where nobody was named.
+    `values` are the whole numbers that the declared launch passes where the key has their class.
     """
 
     kernel: str
     backend: str
     declared: str
     backend_key: str
+    owner: str = ""
+    owners: int = 0
+    values: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, item: PlanItem) -> PlanKey:
+        """What is stored of a plan item."""
+        named = [owner for owner in item.owners if owner]
+        return cls(
+            item.kernel,
+            item.backend,
+            item.declared or "",
+            item.backend_key,
+            named[0] if named else "",
+            len(named),
+            _run_time_values(item) if item.backend == "triton" else {},
+        )
 
 
 class Funnel(msgspec.Struct, frozen=True):
@@ -112,10 +131,18 @@ class Plan:
 
     def keys(self) -> list[PlanKey]:
         """The storable form of the items, in plan order."""
-        return [
-            PlanKey(item.kernel, item.backend, item.declared or "", item.backend_key)
-            for item in self.items
-        ]
+        return [PlanKey.of(item) for item in self.items]
+
+
+def _run_time_values(item: PlanItem) -> dict[str, int]:
+    arguments = dict(getattr(item.recipe, "arguments", ()))
+    return {
+        name: value
+        for name, value in arguments.items()
+        if type(value) is int
+        and f"[{name}:constexpr=" not in item.backend_key
+        and f"; {name}:constexpr=" not in item.backend_key
+    }
 
 
 def make_plan(registry: JitWarmupRegistry) -> Plan:

@@ -155,3 +155,30 @@ def test_a_tuning_and_a_trace_while_serving_are_stalls_of_their_own():
         A: ("K timed its configurations against each other while serving", 9.0),
         B: ("K was traced again while serving, to find that its binary is in memory", 1.0),
     }
+
+
+def test_a_miss_says_where_it_came_from_and_who_registered_the_kernel():
+    plan = [PlanKey("K", "triton", "K(16)", B, "layers.0", 61, {"n": 16})]
+    late = Event(
+        "compile", "m.k", A, key_id(A), 5.0, {}, "serve", 3, place="s.py:7", values={"n": 17}
+    )
+    (miss,) = cover(plan, [B], observed({A: 1, B: 1}, late)).misses
+    assert (miss.finding.site, miss.finding.owners) == ("s.py:7", ("layers.0", "60 more"))
+    assert miss.finding.message == (
+        "K: `n`: warmed as i32 divisible by 16 (16), launched as i32 not divisible by 16 (17)"
+    )
+
+
+def test_a_warmed_key_that_was_compiled_again_is_no_disk_hit():
+    (miss,) = cover(PLAN, [A, B], observed({A: 1}, event("compile", A))).misses
+    assert miss.finding.kind == "MISS"
+    assert miss.finding.message == "K was warmed with this key, and yet it was compiled again"
+
+
+def test_a_late_tuning_is_a_finding_of_its_own_kind():
+    tuned = Event("tune", "m.k", "m.k[n:3]{tune}", "", 9.0, {}, "serve", 3, configs=4)
+    (miss,) = cover(PLAN, [A, B], observed({}, tuned)).misses
+    assert (miss.finding.kind, miss.kernel) == ("AUTOTUNE", "K")
+    assert miss.finding.message == (
+        "K timed 4 configurations against each other while serving, for 9.0 ms"
+    )

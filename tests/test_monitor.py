@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
+
 import pytest
 import torch
 import triton
@@ -15,6 +21,7 @@ from jitwarm.declare import TensorSpec
 from jitwarm.errors import CompileRefused, UsageError
 from jitwarm.keys import key_id
 from jitwarm.monitor import LateCompileWarning, Monitor
+from jitwarm.plan import PlanKey
 
 pytestmark = pytest.mark.triton
 X = TensorSpec("float32")
@@ -227,3 +234,200 @@ def test_launches_of_all_backends_are_counted_together(stub):
         assert monitor.launches() == {"m.other[]{sm_90a}": 1}
     assert monitor.launches() == {"m.other[]{sm_90a}": 1}
     assert launches.counts() == {}
+
+
+def planned(n=16):
+    return PlanKey("Copy", "triton", f"Copy({n})", key(n), "layers.0", 3, {"n": n})
+
+
+WORDS = "Copy: `n`: warmed as i32 divisible by 16 (16), launched as i32 not divisible by 16 (17)"
+ADVICE = (
+    "declare this class of `n` too (1, multiples of 16 and all other values are three binaries), "
+    "or add `n` to do_not_specialize"
+)
+
+
+def test_a_refusal_that_knows_the_plan_says_what_differs_and_what_to_do(stub):
+    with Monitor("error", plan=[planned()]) as monitor, pytest.raises(CompileRefused) as refusal:
+        launch(17)
+    assert str(refusal.value) == (
+        f"a launch needs {key()} [{key_id(key())}], which was not warmed: {WORDS}; {ADVICE}, or "
+        "let it compile: Monitor('warn'), on the command line --monitor warn"
+    )
+    finding = refusal.value.finding
+    assert (finding.kind, finding.field, finding.owners) == ("MISS", "n", ("layers.0", "2 more"))
+    assert finding.site == monitor.events[0].place
+    assert monitor.events[0].values == {"n": 17}
+
+
+def test_a_plan_may_come_later(stub):
+    with Monitor("error") as monitor:
+        monitor.plan = [planned()]
+        assert monitor.plan == [planned()]
+        with pytest.raises(CompileRefused, match="warmed as i32 divisible by 16"):
+            launch(17)
+    assert [(one.kind, one.kernel) for one in monitor.findings()] == [("MISS", "Copy")]
+
+
+def test_a_refusal_without_a_plan_compares_with_what_is_in_memory(stub):
+    launch(16)
+    with Monitor("error"), pytest.raises(CompileRefused) as refusal:
+        launch(17)
+    assert "launched as i32 not divisible by 16 (17); declare this class" in str(refusal.value)
+
+
+def test_a_warning_that_knows_the_plan_explains(stub):
+    with Monitor("warn", plan=[planned()]), pytest.warns(LateCompileWarning) as caught:
+        launch(17)
+    [text] = [str(warning.message) for warning in caught]
+    assert f"step -1): {WORDS} (" in text
+    assert text.endswith(f"; {ADVICE} [{key()}]")
+
+
+def test_a_site_has_its_file_and_a_miss_its_numbers(stub):
+    with Monitor("record") as monitor:
+        launch(33)
+    compiled, loaded = monitor.events
+    line = launch.__code__.co_firstlineno + 1
+    assert compiled.place == loaded.place == f"{__file__}:{line}"
+    assert (compiled.values, loaded.values) == ({"n": 33}, {})
+
+
+def test_each_thread_has_a_step_and_a_request_of_its_own(stub):
+    barrier = threading.Barrier(2, timeout=60)
+    blocks = {1: 16, 2: 32}
+
+    def serve(step):
+        with monitor.at(step=step, request=f"request {step}"):
+            barrier.wait()
+            copy[(1,)](torch.zeros(64), 17, BLOCK=blocks[step])
+            barrier.wait()
+            with monitor.at(step=step + 10):
+                assert (monitor.step, monitor.request) == (step + 10, f"request {step}")
+
+    with Monitor("record") as monitor:
+        monitor.step, monitor.request = 99, "another"
+        copy.device_caches[0], copy.cache_key  # Triton makes neither for two threads at once
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(serve, blocks))
+        assert (monitor.step, monitor.request) == (99, "another")
+        launch(1)
+    told = {(f"BLOCK:constexpr={blocks.get(e.step, 16)}" in e.key, e.step, e.request)
+            for e in monitor.events}  # fmt: skip
+    assert told == {(True, 1, "request 1"), (True, 2, "request 2"), (True, 99, "another")}
+
+
+def test_a_copied_context_takes_step_and_phase_along(stub):
+    with Monitor("record") as monitor:
+        with monitor.at(step=5), monitor.capture():
+            context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(launch,))
+        thread.start()
+        thread.join()
+    assert {(event.step, event.phase) for event in monitor.events} == {(5, "capture")}
+
+
+def test_what_happens_in_a_capture_is_unsafe(stub):
+    with Monitor("record") as monitor:
+        with phases.phase("warm"):
+            copy.warmup(X, 17, BLOCK=16, grid=(1,))
+        with monitor.capture():
+            launch(17)
+    assert [(event.kind, event.phase) for event in monitor.events] == [
+        ("compile", "warm"),
+        ("load", "capture"),
+    ]
+    [finding] = monitor.findings()
+    assert (finding.kind, finding.kernel) == ("CAPTURE-UNSAFE", f"{__name__}.copy")
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """CUDA as it looks while this thread's stream is recording; how often it was asked."""
+    asked = []
+
+    def capturing():
+        asked.append(1)
+        return True
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", capturing)
+    return asked
+
+
+def test_a_recording_stream_is_noticed_even_in_a_warm_up_and_never_asked_of_on_a_hit(
+    stub, recording
+):
+    with Monitor("record", count_hits=True) as monitor:
+        with phases.phase("warm"):
+            launch(17)
+        before = len(recording)
+        assert before >= 1
+        for _ in range(3):
+            launch(17)
+    assert len(recording) == before
+    assert {event.phase for event in monitor.events} == {"capture"}
+
+
+def test_a_compile_in_a_recording_is_refused_even_in_a_warm_up(stub, recording):
+    with Monitor("error") as monitor, phases.phase("warm"), pytest.raises(CompileRefused):
+        launch(17)
+    assert [(event.kind, event.phase) for event in monitor.events] == [("refused", "capture")]
+
+
+@pytest.mark.parametrize(
+    "cuda",
+    [
+        None,
+        SimpleNamespace(is_initialized=lambda: False),
+        SimpleNamespace(is_initialized=lambda: True),  # of an old torch
+    ],
+)
+def test_cuda_that_cannot_be_asked_records_nothing(monkeypatch, cuda):
+    module = ModuleType("torch")
+    if cuda is not None:
+        module.cuda = cuda
+    monkeypatch.setitem(sys.modules, "torch", module)
+    assert not phases.is_capturing()
+    assert phases.phase_of_event() == "serve"
+    monkeypatch.delitem(sys.modules, "torch")
+    assert not phases.is_capturing()
+
+
+def test_a_monitor_may_leave_the_lazy_imports_to_the_first_refusal(stub, monkeypatch):
+    monkeypatch.setattr(hooks, "prepay", lambda: 1 / 0)
+    with Monitor("error", prepay=False), pytest.raises(CompileRefused):
+        launch()
+
+
+def test_refusals_are_cheap_from_the_first_on(fresh_process, tmp_path):
+    """In a fresh process the first refusal imports nothing, with a plan and without."""
+    (tmp_path / "subject.py").write_text(
+        "import triton, triton.language as tl\n"
+        "@triton.jit\n"
+        "def copy(x_ptr, n, BLOCK: tl.constexpr):\n"
+        "    tl.store(x_ptr + tl.arange(0, BLOCK), n)\n"
+    )
+    text = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import torch
+from jitwarm import Monitor, device
+from jitwarm.errors import CompileRefused
+from subject import copy
+device.activate("stub", "sm90")
+plan = [f"subject.copy[x_ptr:*fp32/D; n:i32/D; BLOCK:constexpr={b}]{{cuda:90}}" for b in range(85)]
+for plan in (None, plan):
+    with Monitor("error", plan=plan) as monitor:
+        before = set(sys.modules)
+        for _ in range(2):
+            start = time.perf_counter()
+            try:
+                copy[(1,)](torch.zeros(16), 17, BLOCK=16)
+            except CompileRefused:
+                print(f"{(time.perf_counter() - start) * 1e3:.2f} ms", file=sys.stderr)
+        print(monitor.count("refused"), monitor.count(), sorted(set(sys.modules) - before))
+"""
+    done = fresh_process(text, path=[tmp_path], check=False)
+    print(done.stderr)
+    assert done.stdout.splitlines() == ["2 2 []", "2 2 []"], done.stderr

@@ -70,9 +70,16 @@ def test_items_are_in_order_of_registration_and_know_who_asked():
 
     plan = make_plan(registered(build))
     assert plan.keys() == [
-        PlanKey("Copy", "triton", declared(17), key("n:i32/; BLOCK:constexpr=16")),
-        PlanKey("Copy", "triton", declared(33), key("n:i32/; BLOCK:constexpr=16")),
-        PlanKey("Copy", "triton", declared(16), key("n:i32/D; BLOCK:constexpr=16")),
+        PlanKey(
+            "Copy",
+            "triton",
+            declared(n),
+            key(f"n:i32/{cls}; BLOCK:constexpr=16"),
+            owner="a",
+            owners=1,
+            values={"n": n},
+        )
+        for n, cls in ((17, ""), (33, ""), (16, "D"))
     ]
     assert [item.owners for item in plan.items] == [("", "a")] * 3
     assert [item.id for item in plan.items] == [key_id(item.backend_key) for item in plan.items]

@@ -20,7 +20,9 @@ class Miss:
     `kernel` is the kernel's import path, `text` its canonical backend key, `in_process` the string
     by which the backend itself knows the key in this process, where it has one. `kind` is None
     until the backend says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook stopped
-    it) are the other ends. `stages` are milliseconds a compiler stage, `ms` is the whole.
+    it) are the other ends. `stages` are milliseconds a compiler stage, `ms` is the whole. `values`
+    are the whole numbers among the launch's run-time arguments, where the compiler's key has only
+    their classes.
     """
 
     kernel: str
@@ -29,6 +31,7 @@ class Miss:
     kind: Kind | None = None
     stages: dict[str, float] = field(default_factory=dict)
     ms: float = 0.0
+    values: dict[str, int] = field(default_factory=dict)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jitwarm import keys
+from jitwarm.contract.keytype import key_fields
 
 
 class OpaqueBackend:
@@ -17,9 +18,15 @@ class OpaqueBackend:
     parallel = ""
 
     def key(self, recipe: Any) -> str:
-        """The kernel's class and its key; the plan numbers several objects of one class."""
-        kind = type(recipe.kernel)
-        return f"{kind.__module__}.{kind.__qualname__}[{keys.canonical(recipe.key)}]"
+        """The kernel's class and its key, the fields by name, as in `module.Class[block=16; split=
+        True]`; the plan numbers several objects of one class.
+        """
+        kind, key = type(recipe.kernel), recipe.key
+        if hasattr(key, "canonical"):  # it knows its own text
+            return f"{kind.__module__}.{kind.__qualname__}[{key.canonical()}]"
+        fields = (f"{name}={keys.canonical(getattr(key, name))}" for name in key_fields(key))
+        inner = "; ".join(fields) or keys.canonical(key)
+        return f"{kind.__module__}.{kind.__qualname__}[{inner}]"
 
     def prepare(self, recipes: Iterable[Any]) -> None:
         """Nothing to share between keys."""

@@ -38,8 +38,8 @@ class Sink(Protocol):
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
         """A module was loaded, and made ready to launch."""
 
-    def on_tuned(self, kernel: str, text: str, ms: float) -> None:
-        """Configurations of a kernel were timed against each other."""
+    def on_tuned(self, kernel: str, text: str, ms: float, configs: int = 0) -> None:
+        """`configs` configurations of a kernel were timed against each other (0: not known)."""
 
 
 class Hooks(Protocol):
@@ -54,8 +54,8 @@ class Hooks(Protocol):
     def install(self) -> None:
         """Put the hooks in place, where they are not.
 
-        Does nothing where the compiler was not imported to its end. Raises AttributeError if this
-        version of it lacks a hook point.
+        Does nothing where the compiler was not imported to its end. Raises `HookPointMissing` if
+        this version of it lacks a hook point; then it has put none in place.
         """
 
     def remove(self) -> None:
@@ -76,7 +76,7 @@ _stale = False
 def attach(sink: Sink) -> None:
     """Add a sink; the first one installs the hooks of every compiler in this process.
 
-    Raises AttributeError if a compiler lacks a hook point: then nothing is attached.
+    Raises `HookPointMissing` if a compiler lacks a hook point: then nothing is attached.
     """
     global _sinks
     with _lock:
@@ -127,7 +127,8 @@ def active() -> bool:
 def refresh() -> None:
     """Watch compilers too that were imported since the first sink attached.
 
-    Raises AttributeError if one of them lacks a hook point; the others are watched all the same.
+    Raises `HookPointMissing` if one of them lacks a hook point; the others are watched all the
+    same.
     """
     with _lock:
         if _sinks:
@@ -162,10 +163,12 @@ def loaded(kernel: str, text: str, ms: float) -> None:
         sink.on_loaded(kernel, text, ms)
 
 
-def tuned(kernel: str, text: str, ms: float) -> None:
-    """Tell of a tuning of the key `text`; `ms` is wall time, compiles inside it included."""
+def tuned(kernel: str, text: str, ms: float, configs: int = 0) -> None:
+    """Tell of a tuning of the key `text`, of `configs` configurations; `ms` is wall time, compiles
+    inside it included.
+    """
     for sink in _sinks:
-        sink.on_tuned(kernel, text, ms)
+        sink.on_tuned(kernel, text, ms, configs)
 
 
 def _all_hooks() -> list[Hooks]:

@@ -35,8 +35,8 @@ class Sink:
     def on_loaded(self, kernel, text, ms):
         self.heard.append(("load", kernel, text, ms))
 
-    def on_tuned(self, kernel, text, ms):
-        self.heard.append(("tune", kernel, text, ms))
+    def on_tuned(self, kernel, text, ms, configs=0):
+        self.heard.append(("tune", kernel, text, ms, configs))
 
 
 class Hooks:
@@ -262,12 +262,12 @@ def test_everybody_is_told(attached):
     assert sinks.ask(miss) is None
     sinks.compiled(miss)
     sinks.loaded("k", "k[]", 1.0)
-    sinks.tuned("k", "k[]", 2.0)
+    sinks.tuned("k", "k[]", 2.0, 3)
     expected = [
         ("miss", "k[]"),
         ("compile", "k[]"),
         ("load", "k", "k[]", 1.0),
-        ("tune", "k", "k[]", 2.0),
+        ("tune", "k", "k[]", 2.0, 3),
     ]
     assert one.heard == other.heard == expected
 

@@ -225,7 +225,7 @@ class _Recorder:
     def on_loaded(self, kernel: str, text: str, ms: float) -> None:
         """A child loads nothing that its parent could use."""
 
-    def on_tuned(self, kernel: str, text: str, ms: float) -> None:
+    def on_tuned(self, kernel: str, text: str, ms: float, configs: int = 0) -> None:
         """A child has no device."""
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitwarm.backends import imports, sinks
+from jitwarm.backends.hookpoints import require
 from jitwarm.backends.miss import Miss, being_served, serving
 
 # The module that is imported last of those we touch: half an import is none.
@@ -36,8 +37,8 @@ _installed: _Installation | None = None
 def install() -> None:
     """Wrap the library's hook points, where they are not wrapped by us.
 
-    Does nothing as long as nobody imported the library. Raises AttributeError if this version lacks
-    a hook point. Called by `sinks`, under its lock.
+    Does nothing as long as nobody imported the library. Raises `HookPointMissing` if this version
+    lacks a hook point. Called by `sinks`, under its lock.
     """
     global _installed
     if _installed is None and hasattr(imports.complete(MODULE), "compile"):
@@ -104,19 +105,22 @@ class _Installation:
             (BaseDSL, "compile_and_cache", self._over_compile_and_cache),
             (Compiler, "compile", self._over_compile),
         )
-        for owner, name, _ in points:
-            getattr(owner, name)  # all of them are there, or none is wrapped
+        for owner, name, _ in points:  # all of them are there, or none is wrapped
+            require("cutedsl", "nvidia-cutlass-dsl", owner, (name,))
+        kinds = [getattr(cutlass_dsl, n, None) for n in ("CuTeDSL", "CuteExperimentalDSL")]
+        found = [kind for kind in kinds if kind is not None]
+        for kind in found:
+            require("cutedsl", "nvidia-cutlass-dsl", kind, ("_get_dsl",))
+            require("cutedsl", "nvidia-cutlass-dsl", kind, ("register_trace_finalize_hook",))
         for owner, name, over in points:
             self._wrap(owner, name, over)
-        for name in ("CuTeDSL", "CuteExperimentalDSL"):
-            kind = getattr(cutlass_dsl, name, None)
-            if kind is not None:
-                kind._get_dsl().register_trace_finalize_hook(_on_traced)
+        for kind in found:
+            kind._get_dsl().register_trace_finalize_hook(_on_traced)
 
     def remove(self) -> None:
         """Put everything back that nobody else has replaced since."""
         for owner, name, original, ours in self._replaced:
-            if getattr(owner, name) is ours:
+            if getattr(owner, name, None) is ours:
                 setattr(owner, name, original)
 
     def _wrap(self, owner: Any, name: str, over: Callable[[Any], Any]) -> None:

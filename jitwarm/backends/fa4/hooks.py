@@ -15,6 +15,7 @@ from typing import Any
 from jitwarm.backends.fa4 import library, pending
 from jitwarm.backends.fa4.caches import WatchedCache, WatchedCompiler
 from jitwarm.backends.fa4.keytext import FIELDS
+from jitwarm.backends.hookpoints import require
 from jitwarm.backends.sinks import Sink
 
 MODULE = library.INTERFACE
@@ -26,7 +27,7 @@ _watched: dict[str, WatchedCache] = {}
 
 
 def install() -> None:
-    """Watch, if the library is imported. Raises AttributeError if it has no such caches."""
+    """Watch, if the library is imported. Raises `HookPointMissing` if it has no such caches."""
     global _for_sinks
     interface = library.imported()
     with _lock:
@@ -69,6 +70,9 @@ def watching(interface: Any) -> Iterator[dict[str, WatchedCache]]:
 def _enter(interface: Any) -> None:
     global _users
     if not _users:
+        require("fa4", "flash-attn-4", interface, (*FIELDS, "cute"))
+        for name in FIELDS:
+            require("fa4", "flash-attn-4", getattr(interface, name), ("compile_cache",))
         found = {name: getattr(interface, name).compile_cache for name in FIELDS}
         for name, original in found.items():
             if name not in _watched or _watched[name].original is not original:

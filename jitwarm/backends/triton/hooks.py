@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitwarm.backends import sinks
+from jitwarm.backends.hookpoints import require, require_parameters
 from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton import tuning
 from jitwarm.backends.triton.hits import count_miss, remember
@@ -27,6 +28,18 @@ from jitwarm.backends.triton.miss import Listener, listener_before, serve
 from jitwarm.backends.triton.naming import import_path
 
 MODULE = ""  # `install` imports Triton
+
+# What our wrapper of `JITFunction._do_compile` passes on, the same in Triton 3.6 to 3.9.
+_DO_COMPILE = (
+    "self",
+    "key",
+    "signature",
+    "device",
+    "constexprs",
+    "options",
+    "attrs",
+    "warmup",
+)
 
 _local = threading.local()
 _installed: _Installation | None = None
@@ -37,12 +50,26 @@ _served: list[tuple[sinks.Sink, Any, int, str, Any]] = []
 def install() -> None:
     """Wrap Triton's hook points, where they are not wrapped by us.
 
-    Raises AttributeError if this Triton lacks one. Called by `sinks`, under its lock.
+    Raises `HookPointMissing` if this Triton lacks one. Called by `sinks`, under its lock.
     """
     global _installed
     if _installed is None:
+        check()
         _installed = _Installation()
     tuning.install()
+
+
+def check() -> None:
+    """Raise `HookPointMissing` if this Triton lacks a hook point. Changes nothing."""
+    from triton import knobs
+    from triton.compiler import CompiledKernel
+    from triton.runtime.jit import JITFunction
+
+    require("triton", "triton", JITFunction, ("_pack_args", "_do_compile"))
+    require("triton", "triton", CompiledKernel, ("_init_handles",))
+    require("triton", "triton", knobs.compilation, ("listener",))
+    require_parameters("triton", "triton", JITFunction, "_do_compile", _DO_COMPILE)
+    tuning.check()
 
 
 def remove() -> None:
@@ -97,7 +124,7 @@ class _Installation:
         from triton import knobs
 
         for owner, name, original, ours in self._replaced:
-            if getattr(owner, name) is ours:
+            if getattr(owner, name, None) is ours:
                 setattr(owner, name, original)
         for ours, following in reversed(self._listeners):
             if knobs.compilation.listener is ours:
@@ -124,9 +151,11 @@ class _Installation:
 
     def _over_pack_args(self, original: Any) -> Any:
         def pack_args(fn: Any, backend: Any, kwargs: Any, bound: Any, pairs: Any, opts: Any) -> Any:
-            """Keep the binder's pairs: `_do_compile` is called next and is not given them."""
+            """Keep the binder's pairs and the arguments: `_do_compile` is called next and is given
+            neither.
+            """
             packed = original(fn, backend, kwargs, bound, pairs, opts)
-            _local.specialization = (fn, pairs)
+            _local.specialization = (fn, pairs, bound)
             return packed
 
         return pack_args
@@ -142,8 +171,8 @@ class _Installation:
             attrs: Any,
             warmup: bool,
         ) -> Any:
-            bound, pairs = getattr(_local, "specialization", (None, ()))
-            _local.specialization = (None, ())
+            bound, pairs, arguments = getattr(_local, "specialization", (None, (), {}))
+            _local.specialization = (None, (), {})
 
             def compile_natively() -> Any:
                 return original(fn, key, signature, device, constexprs, options, attrs, warmup)
@@ -152,11 +181,12 @@ class _Installation:
                 return compile_natively()
             if bound is not fn:  # `preload` compiles without binding
                 pairs = specialization_from_compile(fn, signature, constexprs, attrs)
+                arguments = {}
             _, _, target, backend, _ = fn.device_caches[device]
             text = key_text(fn, pairs, options, backend, target, strict=False)
             remember(fn, device, key, text)
             count_miss(fn, device, key)
-            miss = Miss(import_path(fn), text, key)
+            miss = Miss(import_path(fn), text, key, values=_whole_numbers(fn, arguments))
             served = sinks.ask(miss)
             if served is not None:
                 sink, kernel = served
@@ -184,3 +214,13 @@ class _Installation:
             return result
 
         return init_handles
+
+
+def _whole_numbers(fn: Any, arguments: Any) -> dict[str, int]:
+    """The whole numbers among a launch's run-time arguments, of which the key has only classes."""
+    constants = {param.name for param in fn.params if param.is_constexpr}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if type(value) is int and name not in constants
+    }

@@ -65,6 +65,13 @@ def function_at(path: str) -> Any:
     return fn
 
 
+def known_function(path: str) -> Any:
+    """The JITFunction of this path if its path was asked for in this process, else None: unlike
+    `function_at` it imports nothing.
+    """
+    return _function_at.get(path)
+
+
 def known_functions() -> list[Any]:
     """Every JITFunction whose path was ever asked for in this process."""
     return [fn for fn, _ in list(_path_of.values())]

@@ -19,6 +19,7 @@ from typing import Any
 
 from jitwarm import device
 from jitwarm.backends import sinks
+from jitwarm.backends.hookpoints import require
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.backends.triton.unwrap import (
@@ -215,6 +216,18 @@ def install() -> None:
         _installed = _Installation()
 
 
+def check() -> None:
+    """Raise `HookPointMissing` if this Triton's autotuner lacks a hook point."""
+    from triton.runtime.autotuner import Autotuner
+
+    require("triton", "triton", Autotuner, ("_bench", "run"))
+
+
+def under_way() -> bool:
+    """Whether this thread's launch times configurations right now."""
+    return bool(getattr(_local, "benches", 0))
+
+
 def remove() -> None:
     """Take the wrappers out, except where somebody wrapped ours: there ours pass through."""
     global _installed
@@ -237,7 +250,7 @@ class _Installation:
     def remove(self) -> None:
         """Put everything back that nobody else has replaced since."""
         for name, original, ours in self._replaced:
-            if getattr(self._owner, name) is ours:
+            if getattr(self._owner, name, None) is ours:
                 setattr(self._owner, name, original)
 
     def _wrap(self, name: str, over: Any) -> None:
@@ -250,8 +263,13 @@ class _Installation:
         def bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
             """Time one configuration, and add the time to the tuning of this launch."""
             start = time.perf_counter()
-            times = original(tuner, *args, **kwargs)
+            _local.benches = getattr(_local, "benches", 0) + 1
+            try:
+                times = original(tuner, *args, **kwargs)
+            finally:
+                _local.benches -= 1
             _local.ms = getattr(_local, "ms", 0.0) + (time.perf_counter() - start) * 1e3
+            _local.configs = getattr(_local, "configs", 0) + 1
             return times
 
         return bench
@@ -261,13 +279,15 @@ class _Installation:
             """A launch; if it timed configurations, tell of it, whatever the end."""
             if _installed is not self:
                 return original(tuner, *args, **kwargs)
-            outer, _local.ms = getattr(_local, "ms", 0.0), 0.0
+            outer = getattr(_local, "ms", 0.0), getattr(_local, "configs", 0)
+            _local.ms, _local.configs = 0.0, 0
             try:
                 return original(tuner, *args, **kwargs)
             finally:
-                ms, _local.ms = _local.ms, outer
-                if ms:
+                ms, configs = _local.ms, _local.configs
+                _local.ms, _local.configs = outer
+                if configs:
                     text = tuning_text(tuner, args, kwargs)
-                    sinks.tuned(import_path(innermost(tuner)), text, ms)
+                    sinks.tuned(import_path(innermost(tuner)), text, ms, configs)
 
         return run

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from fa4_subjects import caches
 
+from jitwarm.backends import sinks
 from jitwarm.backends.fa4 import hooks, library
 from jitwarm.backends.fa4.caches import WatchedCache, WatchedCompiler
+from jitwarm.errors import HookPointMissing
 from jitwarm.monitor import LateCompileWarning, Monitor
 
 pytestmark = pytest.mark.cutedsl
@@ -72,3 +74,12 @@ def fail(cache):
     """A launch that raises between its miss and its compile."""
     assert ("a key",) not in cache
     raise ArithmeticError
+
+
+def test_a_release_without_its_caches_cannot_be_watched(interface, monkeypatch):
+    words = r"^fa4 4.*_flash_attn_fwd\.compile_cache is not there"
+    with monkeypatch.context() as patch:
+        patch.delattr(interface._flash_attn_fwd, "compile_cache")
+        with pytest.raises(HookPointMissing, match=words), Monitor("record"):
+            pass
+    assert not sinks.active()

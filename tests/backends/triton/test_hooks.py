@@ -17,6 +17,7 @@ from triton.runtime.jit import JITFunction
 from jitwarm import phases
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare.tensor import TensorSpec
+from jitwarm.errors import CompileRefused
 from jitwarm.monitor import Monitor
 
 pytestmark = pytest.mark.triton
@@ -297,6 +298,30 @@ def test_launches_of_an_autotuned_kernel_are_seen(monitor, monkeypatch):
     assert {event.kernel for event in monitor.events} == {"launch_subjects.tuned"}
     blocks = [event.key.partition("BLOCK:constexpr=")[2][:2] for event in monitor.events[:4]]
     assert blocks == ["16", "16", "32", "32"]
+    assert [event.in_tuning for event in monitor.events] == [True] * 4 + [False]
+    assert [event.configs for event in monitor.events] == [0] * 4 + [2]
+    assert [finding.kind for finding in monitor.findings()] == ["AUTOTUNE"]
+
+
+def test_a_tuning_that_is_stopped_is_none(stub, monkeypatch):
+    driver = triton.runtime.driver.active
+    monkeypatch.setattr(driver, "get_benchmarker", lambda: lambda fn, quantiles=None: fn())
+    tuned.cache.clear()
+    tuned.__dict__.pop("do_bench", None)
+    with Monitor("error") as monitor, pytest.raises(CompileRefused):
+        tuned[(1,)](torch.zeros(64), 18)
+    assert [(event.kind, event.in_tuning) for event in monitor.events] == [("refused", True)]
+    assert [finding.kind for finding in monitor.findings()] == ["UNDECLARED"]
+    with Monitor("record") as monitor:
+        launch()
+    assert [event.in_tuning for event in monitor.events] == [False, False]
+
+
+def test_a_miss_has_the_whole_numbers_of_its_launch(monitor):
+    launch(33)
+    catalogue._typed[(1,)](torch.zeros(4), 2**40, 16, 1.0, True)
+    values = [event.values for event in monitor.events if event.kind == "compile"]
+    assert values == [{"n": 33}, {"n": 2**40, "m": 16}]
 
 
 def test_triton_s_asynchronous_mode_is_no_failure(monitor):
