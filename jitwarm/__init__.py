@@ -21,7 +21,17 @@ _HOMES = {
     "make_plan": "jitwarm.plan",
     "Plan": "jitwarm.plan",
     "Monitor": "jitwarm.monitor",
+    "expect_no_compiles": "jitwarm.expect",
     "kernel_warmup": "jitwarm.startup",
+    "prove": "jitwarm.proof",
+    "prove_envelopes": "jitwarm.proof",
+    "Envelope": "jitwarm.proof",
+    "Ints": "jitwarm.proof",
+    "Values": "jitwarm.proof",
+    "KeyFunction": "jitwarm.proof",
+    "affine": "jitwarm.proof",
+    "next_power_of_two": "jitwarm.proof",
+    "pointer": "jitwarm.proof",
 }
 
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - names from one table, so that the two cannot drift apart

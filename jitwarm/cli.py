@@ -16,8 +16,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from jitwarm import __version__
+from jitwarm.commands.faults import faults
 from jitwarm.commands.output import complain
 from jitwarm.commands.plan import plan, warm
+from jitwarm.commands.prove import prove
 from jitwarm.commands.run import run
 from jitwarm.commands.scenarios import scenarios
 from jitwarm.errors import JitwarmError
@@ -30,6 +32,8 @@ examples:
   jitwarm run scenarios/ --quick                              the quick cases, on the GPU or a stub
   jitwarm run scenarios/ --case dcp=8,arch=sm90 --json        one case, one JSON object a line
   jitwarm plan examples/own_kernel/scenario.toml              keys of every rank, nothing compiled
+  jitwarm prove scenarios/                                    what is missing, what is never used
+  jitwarm faults tests/faults/a1_block_count.py                a known fault, found or not
   jitwarm run SCENARIO --set scheduler.max_num_seqs=512       any field of the file, overridden
 """
 
@@ -106,6 +110,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", default="reports/out", help="where results are written (default reports/out)")
     _case_options(_command(commands, "plan", plan, "the keys of every rank; compiles nothing"))
     _case_options(_command(commands, "warm", warm, "plan and warm, from empty caches"))
+    needed = "the keys that every admitted launch needs, against the plan; compiles nothing"
+    command = _case_options(_command(commands, "prove", prove, needed))
+    command.add_argument(
+        "--out", default="reports/out", help="where run wrote its results: seconds"
+    )
+    text = "run fault files: what is found against what they expect"
+    command = commands.add_parser("faults", help=text, description=text)
+    command.set_defaults(run=faults)
+    add = command.add_argument
+    add("files", nargs="+", metavar="FILE", help="a fault file, or a folder of them")
+    add("--jobs", type=_positive, help="processes at once")
+    add("--json", action="store_true", help="one JSON object a line on stdout")
     _command(commands, "scenarios", scenarios, "list scenario files and check them")
     return parser
 

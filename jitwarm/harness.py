@@ -116,6 +116,30 @@ def plan_case(case: Case, settings: Settings) -> Answer:
         return run_process(job, Path(scratch) / "caches", Path(scratch))
 
 
+def prove_case(
+    case: Case, settings: Settings, key_seconds: dict[str, float]
+) -> tuple[Answer, Answer]:
+    """Prove every rank of a case in one process, and plan the ranks in reverse in another with
+    another hash seed: keys that depend on order or process differ between the two.
+
+    Raises the `WorkerError` of the first that has no answer.
+    """
+    steps = min(settings.steps_of(case), SHORT)
+    prove = _job(case, "prove", case.planned_ranks, steps, settings, progress=False)
+    plan = _job(case, "plan", case.planned_ranks[::-1], 1, settings, progress=False)
+    jobs = [
+        msgspec.structs.replace(prove, hash_seed=1, key_seconds=key_seconds),
+        msgspec.structs.replace(plan, hash_seed=2),
+    ]
+    with _scratch() as scratch:
+        proved, planned = _run_all(jobs, Path(scratch) / "caches", Path(scratch))
+    for answer in (proved, planned):
+        if isinstance(answer, WorkerError):
+            raise answer
+    assert isinstance(proved, Answer) and isinstance(planned, Answer)  # noqa: PT018 - both are
+    return proved, planned
+
+
 def warm_case(case: Case, settings: Settings) -> Answer:
     """Plan and warm rank 0 of a case in a process of its own, from empty caches, with one step of
     traffic behind it.
@@ -201,9 +225,10 @@ def _attempt(job: Job, cache: Path, scratch: Path, running: _Running) -> Answer 
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         job_path, reply_path = Path(folder) / "job.json", Path(folder) / "reply.json"
         atomic.write_bytes(job_path, msgspec.json.encode(job))
-        status = running.run(
-            [*WORKER, str(job_path), str(reply_path)], os.environ | caches.isolated(cache)
-        )
+        environment = os.environ | caches.isolated(cache)
+        if job.hash_seed is not None:
+            environment["PYTHONHASHSEED"] = str(job.hash_seed)
+        status = running.run([*WORKER, str(job_path), str(reply_path)], environment)
         reply = read_reply(reply_path) if reply_path.exists() else Reply()
     if reply.failure is not None:
         return ArmFailed(

@@ -10,6 +10,7 @@ from jitwarm.caches import CacheCount
 from jitwarm.coverage import Observed
 from jitwarm.findings import Finding
 from jitwarm.plan import Funnel, KernelRow, PlanKey
+from jitwarm.proof.result import Proof
 from jitwarm.record import DeviceRecord, FailedKey, RankPlan
 from jitwarm.scenario import Case
 
@@ -21,8 +22,10 @@ class Job(msgspec.Struct, frozen=True):
     """One measuring process.
 
     `arm` is `cold`, `compiled`, `loaded` or `disk`, or `plan` (plan every rank of `ranks`, launch
-    nothing). With `replay_keys` no kernel is compiled: every miss gets a null kernel, so that only
-    the needed keys are found.
+    nothing), or `prove` (plan and prove every rank, and make some steps). With `replay_keys` no
+    kernel is compiled: every miss gets a null kernel, so that only the needed keys are found.
+    `hash_seed` is Python's in that process, None for what the environment says; `key_seconds` are
+    seconds a key by kernel, as an earlier run measured them.
     """
 
     case: Case
@@ -34,6 +37,8 @@ class Job(msgspec.Struct, frozen=True):
     monitor: str
     progress: bool
     replay_keys: bool = False
+    hash_seed: int | None = None
+    key_seconds: dict[str, float] = {}
 
 
 class KeyOutcome(msgspec.Struct, frozen=True):
@@ -81,6 +86,15 @@ class StepTimes(msgspec.Struct, frozen=True):
     launch_us: float
 
 
+class RankProof(msgspec.Struct, frozen=True):
+    """The proof of one rank, and how many real steps and launches it was held against."""
+
+    rank: int
+    proof: Proof
+    steps: int
+    launches: int
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What a measuring process found."""
 
@@ -97,6 +111,7 @@ class Answer(msgspec.Struct, frozen=True):
     times: StepTimes | None = None
     observed: Observed | None = None
     plans: tuple[RankPlan, ...] = ()
+    proofs: tuple[RankProof, ...] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -28,10 +28,22 @@ from jitwarm import atomic, caches
 from jitwarm.coverage import Observed, digest
 from jitwarm.device import Device, activate
 from jitwarm.errors import CompileRefused, JitwarmError, RunError
-from jitwarm.jobs import DEPTH, Answer, Failure, Job, KeyOutcome, Reply, StepTimes, Warmed, read_job
+from jitwarm.jobs import (
+    DEPTH,
+    Answer,
+    Failure,
+    Job,
+    KeyOutcome,
+    RankProof,
+    Reply,
+    StepTimes,
+    Warmed,
+    read_job,
+)
 from jitwarm.model import Model, build
 from jitwarm.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
+from jitwarm.proof.model import prove_model
 from jitwarm.record import DeviceRecord, FailedKey, RankPlan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.report.progress import show_progress
@@ -72,6 +84,7 @@ class Work(msgspec.Struct, frozen=True):
     """What a job did, as opposed to the process it did it in."""
 
     plans: tuple[RankPlan, ...] = ()
+    proofs: tuple[RankProof, ...] = ()
     warmed: Warmed | None = None
     ready_s: float = 0.0
     times: StepTimes | None = None
@@ -87,7 +100,8 @@ def run_job(job: Job) -> Answer:
     before = caches.count()
     device = activate(job.device, job.case.arch)
     import_s = time.perf_counter() - _STARTED
-    work = _plan_ranks(job, device) if job.arm == "plan" else _replay_arm(job, device)
+    do = {"plan": _plan_ranks, "prove": _prove_ranks}.get(job.arm, _replay_arm)
+    work = do(job, device)
     after = caches.count()
     return Answer(
         arm=job.arm,
@@ -116,6 +130,27 @@ def _plan_ranks(job: Job, device: Device) -> Work:
     return Work(plans=tuple(plans), warmed=msgspec.structs.replace(warmed, failed=tuple(failed)))
 
 
+def _prove_ranks(job: Job, device: Device) -> Work:
+    """Plans and proofs of all ranks, each held against `job.steps` real steps of null kernels."""
+    plans, proofs, warmed = [], [], None
+    traffic = replay(job.case, job.steps)
+    for rank in job.ranks:
+        model, registry = _build(job, rank, device)
+        plan = make_plan(registry)
+        plans.append(
+            RankPlan(rank, len(plan.items), len(plan.backend_keys), digest(plan.backend_keys))
+        )
+        warmed = warmed or _warmed(model, plan, warm(plan, enabled=False))
+        with Monitor("record", rank=rank, count_hits=True, null_kernels=True) as monitor:
+            for batch in traffic.batches:
+                model.step(batch)
+            launched = monitor.launches()
+        seconds = {i.backend_key: job.key_seconds.get(i.kernel, 0.0) for i in plan.items}
+        proof = prove_model(model, plan, launched, seconds=seconds)
+        proofs.append(RankProof(rank, proof, len(traffic.batches), sum(launched.values())))
+    return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed)
+
+
 def _replay_arm(job: Job, device: Device) -> Work:
     (rank,) = job.ranks
     model, registry = _build(job, rank, device)
@@ -127,6 +162,7 @@ def _replay_arm(job: Job, device: Device) -> Work:
     with monitor:
         if job.arm in DEPTH:
             plan = make_plan(registry)
+            monitor.plan = plan  # refusals and warnings name the nearest warmed key
             report = warm(
                 plan,
                 jobs=job.threads,

@@ -39,7 +39,7 @@ def test_shown_files_are_the_files(what, text):
 
 def test_the_example_is_small():
     files = (ROOT / "examples" / "own_kernel").glob("*.*")
-    assert 0 < sum(len(path.read_text().splitlines()) for path in files) < 80
+    assert 0 < sum(len(path.read_text().splitlines()) for path in files) < 90
 
 
 @pytest.mark.triton

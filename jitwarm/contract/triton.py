@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jitwarm.contract.autotune import is_triton_kernel, launches_of, make_ready, triton_parts
 from jitwarm.contract.kernel import JitKernel, KeyT, OpaqueRecipe
-from jitwarm.contract.launcher import BoundLaunch, KernelLaunch, Launcher, binding_of
+from jitwarm.contract.launcher import (
+    BoundLaunch,
+    InputBinding,
+    KernelLaunch,
+    Launcher,
+    binding_of,
+)
 from jitwarm.contract.roundtrip import check_round_trip, recording_copy
 from jitwarm.declare.enumeration import Declared
 from jitwarm.declare.tensor import TensorSpec
@@ -16,6 +22,36 @@ from jitwarm.declare.torch_tensor import with_torch_dtype, without_storage
 from jitwarm.errors import BindingError, DeclarationError
 
 TritonWarmupTensor = TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedCall:
+    """A `__call__` that was evaluated and not launched: its specification, the values of its
+    inputs, and the keys that it asked `dispatch` for, in order.
+    """
+
+    owner: TritonJitKernel[Any]
+    binding: InputBinding
+    spec: Any
+    values: tuple[Any, ...]
+    dispatched: list[Any]
+
+    @property
+    def launches(self) -> bool:
+        """Whether there is a grid: without one nothing is launched."""
+        return not (isinstance(self.spec, tuple) and self.spec and self.spec[0] is None)
+
+    def bound(self) -> BoundLaunch:
+        """The launch by name, each tensor as a stand-in.
+
+        Raises `DeclarationError` for what is no specification and `BindingError` for one that does
+        not fit the kernel.
+        """
+        bound = self.binding.bind(self.owner, self.spec, self.values)
+        if is_triton_kernel(bound.kernel):
+            self.binding.prepare(self.owner, bound.kernel, self.spec[1])
+        arguments = {name: without_storage(value) for name, value in bound.arguments.items()}
+        return replace(bound, arguments=arguments)
 
 
 class TritonJitKernel(JitKernel[KeyT], KernelLaunch):
@@ -93,29 +129,43 @@ class TritonJitKernel(JitKernel[KeyT], KernelLaunch):
         if the inputs do not fit `__call__` or the launch does not fit the kernel, and
         `DeclarationError` if `__call__` calls `self.dispatch` and does not get `key` from it.
         """
-        launcher = getattr(type(self).__call__, "launcher", None)
-        if not isinstance(launcher, Launcher):
-            raise DeclarationError(
-                f"{self.kernel_name}: __call__ is not decorated with @kernel_launcher"
-            )
-        inputs = self.warmup_inputs(key)
+        self._launcher()  # what the class lacks is said before its inputs are asked for
+        call = self.evaluate_call(self.warmup_inputs(key), lambda: f"warmup_inputs({key!r})")
+        bound = call.bound()
+        replaced: frozenset[str] = frozenset()
+        if "launch_pdl" in bound.options and hasattr(key, "launch_pdl"):
+            bound.options["launch_pdl"] = key.launch_pdl
+            replaced = frozenset({"launch_pdl"})
+        check_round_trip(self, key, call.dispatched, replaced=replaced)
+        return bound
+
+    def evaluate_call(
+        self, inputs: Mapping[str, Any], source: Callable[[], str] = lambda: "this call"
+    ) -> EvaluatedCall:
+        """What `__call__(**inputs)` would launch; nothing is launched.
+
+        Tensors in `inputs` are `TritonWarmupTensor`s; `source` says in errors where the inputs come
+        from. `__call__` runs on a shallow copy of this object. Raises `DeclarationError` for a
+        class without `kernel_launcher`, `BindingError` for inputs that do not fit `__call__`, and
+        what `__call__` raises.
+        """
+        launcher = self._launcher()
         try:
             values = launcher.collect(self, **inputs)
         except TypeError as error:
             raise BindingError(
-                f"{self.kernel_name}: warmup_inputs({key!r}) does not fit __call__: {error}"
+                f"{self.kernel_name}: {source()} does not fit __call__: {error}"
             ) from error
         copy, recorder = recording_copy(self)
         inputs = {name: with_torch_dtype(value) for name, value in inputs.items()}
         spec = launcher.function(copy, **inputs)
         binding = launcher.binding if self.bind_launch_inputs else binding_of(())
-        bound = binding.bind(self, spec, values)
-        if is_triton_kernel(bound.kernel):
-            binding.prepare(self, bound.kernel, spec[1])
-        replaced: frozenset[str] = frozenset()
-        if "launch_pdl" in bound.options and hasattr(key, "launch_pdl"):
-            bound.options["launch_pdl"] = key.launch_pdl
-            replaced = frozenset({"launch_pdl"})
-        check_round_trip(self, key, recorder.returned, replaced=replaced)
-        arguments = {name: without_storage(value) for name, value in bound.arguments.items()}
-        return replace(bound, arguments=arguments)
+        return EvaluatedCall(self, binding, spec, values, recorder.returned)
+
+    def _launcher(self) -> Launcher:
+        launcher = getattr(type(self).__call__, "launcher", None)
+        if not isinstance(launcher, Launcher):
+            raise DeclarationError(
+                f"{self.kernel_name}: __call__ is not decorated with @kernel_launcher"
+            )
+        return launcher

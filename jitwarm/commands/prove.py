@@ -1,0 +1,49 @@
+"""`jitwarm prove`: which keys every admitted launch needs, against the plan; compiles nothing."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from jitwarm.commands.output import show
+from jitwarm.commands.selection import chosen_cases, for_each, settings_of
+from jitwarm.harness import prove_case
+from jitwarm.report.proof import proof_record, proof_text
+from jitwarm.scenario import Case, Scenario
+from jitwarm.tally import GATE, OK, RUN
+
+
+def prove(options: argparse.Namespace) -> int:
+    """Prove the chosen cases, every rank of them."""
+
+    def one(scenario: Scenario, case: Case) -> int:
+        earlier = Path(options.out) / scenario.name / case.folder / "result.json"
+        proved, planned = prove_case(case, settings_of(options), _key_seconds(earlier))
+        record = proof_record(scenario, case, proved, planned)
+        show(options, record, proof_text(record))
+        if proved.warmed is None or proved.warmed.failed:
+            return RUN
+        return OK if record.holds else GATE
+
+    return for_each(options, chosen_cases(options), one)
+
+
+class _Row(msgspec.Struct):
+    kernel: str
+    compiled: int
+    seconds: float
+
+
+class _Earlier(msgspec.Struct):
+    kernels: list[_Row]
+
+
+def _key_seconds(path: Path) -> dict[str, float]:
+    """Seconds a key by kernel, from the result of an earlier run of the case; empty without one."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Earlier)
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {row.kernel: row.seconds / row.compiled for row in found.kernels if row.compiled}

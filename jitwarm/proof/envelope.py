@@ -1,0 +1,87 @@
+"""An envelope: every launch that one call site can make, as a function of a few parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitwarm.errors import DeclarationError, EmptySpaceError
+from jitwarm.proof.forms import Form
+
+
+@dataclass(frozen=True, slots=True)
+class Ints:
+    """Every whole number from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    def __len__(self) -> int:
+        """How many."""
+        return max(self.high - self.low + 1, 0)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Values:
+    """A finite set of values, each walked: flags, dtypes, ratios, ranks."""
+
+    values: tuple[Any, ...]
+
+    def __init__(self, *values: Any) -> None:
+        """The values in order of interest: the first is the smallest in reports."""
+        object.__setattr__(self, "values", values)
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.values)
+
+
+Domain = Ints | Values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Envelope:
+    """All launches of one call site.
+
+    `kernel` is what is launched: an object of a contract class, a declaration, a `@triton.jit`
+    function, or a `KeyFunction`. `launch(**point)` gives the arguments of the launch at one point
+    of `parameters` (with `TensorSpec`s for tensors): those of `__call__` for a Triton class, of
+    `dispatch` for any other class, of the launch itself, options included, for a native kernel; or
+    None where nothing is launched. `where(**columns)` says which points exist; it gets whole
+    numbers, or one numpy array a parameter, so it is written with operators, as in
+    `(d + p <= 256) & (p > 0)`. It declares the parameters that it looks at, and no others need be.
+
+    `forms` names every specialised argument of the native kernel that changes inside the envelope
+    and says how; it makes an envelope of millions of points provable from a few thousand. Without
+    forms each point is walked. What `forms` says is checked against `launch` at random points.
+    """
+
+    kernel: Any
+    site: str
+    parameters: Mapping[str, Domain]
+    launch: Callable[..., Mapping[str, Any] | None]
+    where: Callable[..., Any] | None = None
+    forms: Mapping[str, Form] | None = None
+    owners: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Refuse empty domains, and forms of parameters that are not whole numbers."""
+        for name, domain in self.parameters.items():
+            if not isinstance(domain, Ints | Values):
+                raise DeclarationError(
+                    f"{self.site}: parameter {name!r} is a {type(domain).__name__}; use Ints(low, "
+                    "high) or Values(...)"
+                )
+            if not len(domain):
+                raise EmptySpaceError(
+                    f"{self.site}: parameter {name!r} has no values ({domain}), so nothing would "
+                    "be proved"
+                )
+        for argument, form in (self.forms or {}).items():
+            for name in form.names:
+                if not isinstance(self.parameters.get(name), Ints):
+                    raise DeclarationError(
+                        f"{self.site}: the form of {argument!r} uses {name!r}, which is no "
+                        f"parameter of whole numbers; there are {', '.join(self.parameters)}"
+                    )

@@ -1,0 +1,232 @@
+"""What was found of one kernel against the plan: missing and unreached keys, in findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from jitwarm import keys as key_texts
+from jitwarm.backends.keyfields import fields_of
+from jitwarm.explain import explain_miss, explain_tuning
+from jitwarm.findings import Finding
+from jitwarm.plan_findings import collision_findings
+from jitwarm.proof.budget import budget_findings
+from jitwarm.proof.incomplete import incomplete_findings
+from jitwarm.proof.planned import Planned, PlannedKey
+from jitwarm.proof.result import STRENGTH, KernelProof, Verdict
+from jitwarm.proof.search import Found
+from jitwarm.proof.space import Point, point_text
+from jitwarm.proof.unread import unread_findings
+from jitwarm.proof.unstable import unstable_findings
+
+SHOWN = 3  # keys that a message spells out; all of them are in the proof
+
+
+def judge(
+    name: str,
+    founds: Sequence[Found],
+    planned: Planned,
+    reached_anywhere: Iterable[str],
+    *,
+    seconds: Mapping[str, float],
+    budget: int,
+) -> tuple[KernelProof, list[Finding]]:
+    """One kernel's proof and findings. `founds` are those of all its envelopes, none where the plan
+    has the kernel and nobody launches it; `reached_anywhere` are the keys that launches of any
+    kernel need.
+    """
+    own = planned.of(name)
+    needed: dict[str, tuple[Point, Found]] = {}
+    for found in founds:
+        for key, point in found.smallest.items():
+            needed.setdefault(key, (point, found))
+    keys = dict.fromkeys(entry.key for entry in own)
+    missing = [key for key in needed if key not in planned.keys]
+    reached = set(reached_anywhere) | needed.keys()
+    unreached = [key for key in keys if key not in reached]
+    findings = [one for found in founds for one in found.findings]
+    findings += _missing(name, missing, needed, planned)
+    findings += _choices(name, founds, planned)
+    findings += _unreached(name, founds, unreached, own, needed, seconds)
+    if founds:
+        findings += _never_dispatched(name, founds, own, reached)
+        findings += incomplete_findings(name, founds, planned)
+        findings += unstable_findings(name, founds)
+        findings += unread_findings(name, founds)
+    triton = [e.key for e in own if e.backend == "triton"]
+    triton += [key for found in founds for key, b in found.backends.items() if b == "triton"]
+    findings += collision_findings((name, key) for key in dict.fromkeys(triton))
+    findings += budget_findings(name, founds, keys, reached, seconds, budget)
+    backends = dict.fromkeys(entry.backend for entry in own)
+    for found in founds:
+        backends |= dict.fromkeys(found.backends.values())
+        if not found.backends and not own:
+            backends.setdefault(found.reach.backend)
+    proof = KernelProof(
+        kernel=name,
+        backend="+".join(backends) or "-",
+        verdict=_verdict(name, founds, planned, needed),
+        points=sum(found.points for found in founds),
+        of=sum(found.of for found in founds),
+        needed=len(needed),
+        planned=len(keys),
+        missing=len(missing),
+        unreached=len(unreached),
+        digest=key_texts.key_id("\n".join(sorted(needed))),
+        missing_keys=tuple(missing),
+        unreached_keys=tuple(unreached),
+    )
+    return proof, _distinct(findings)
+
+
+def _verdict(
+    name: str, founds: Sequence[Found], planned: Planned, needed: Mapping[str, object]
+) -> Verdict:
+    agreed = all(found.verdict == "PROVED" or not found.points for found in founds)
+    if name in planned.reasons and not planned.of(name) and not needed and agreed:
+        return "NO KEYS"
+    if not founds:
+        return "SAMPLED"
+    return max((found.verdict for found in founds), key=STRENGTH.index)
+
+
+def _missing(
+    name: str,
+    missing: Sequence[str],
+    needed: Mapping[str, tuple[Point, Found]],
+    planned: Planned,
+) -> Iterable[Finding]:
+    if missing and not planned.of(name):
+        point, found = needed[missing[0]]
+        reason = planned.reasons.get(name)
+        said = f'it says that it needs none ("{reason}")' if reason else "no key of it is planned"
+        many = f"{len(missing)} key{'s' if len(missing) > 1 else ''}"
+        yield Finding(
+            "UNDECLARED",
+            name,
+            f"{name}: launches need {many}, and {said}",
+            seen=missing[0],
+            advice="declare these launches, and register the kernel",
+            smallest=point_text(point),
+            site=found.envelope.site,
+            owners=found.envelope.owners,
+        )
+        return
+    for key in missing:
+        point, found = needed[key]
+        finding = explain_miss(name, key, planned.keys)
+        if finding.kind == "UNDECLARED":
+            finding = replace(
+                finding, message=f"{name} launches a kernel of which no key is planned"
+            )
+        yield replace(
+            finding,
+            smallest=point_text(point),
+            site=found.envelope.site,
+            owners=found.envelope.owners,
+        )
+
+
+def _choices(name: str, founds: Sequence[Found], planned: Planned) -> Iterable[Finding]:
+    """Choices of an autotuner that nobody makes at start-up."""
+    for found in founds:
+        for choice, point in found.choices.items():
+            if choice not in planned.choices:
+                yield replace(
+                    explain_tuning(name, choice, planned.choices),
+                    kind="AUTOTUNE",
+                    smallest=point_text(point),
+                    site=found.envelope.site,
+                    owners=found.envelope.owners,
+                )
+
+
+def _unreached(
+    name: str,
+    founds: Sequence[Found],
+    unreached: Sequence[str],
+    own: Sequence[PlannedKey],
+    needed: Iterable[str],
+    seconds: Mapping[str, float],
+) -> Iterable[Finding]:
+    """One finding for the unreached keys of each cause."""
+    total = len({entry.key for entry in own})
+    owners = tuple(dict.fromkeys(who for entry in own for who in entry.owners if who))
+    for field, values, keys in _causes(unreached, needed):
+        if not founds:
+            who = "nobody says that it is launched"
+        elif all(found.verdict == "PROVED" for found in founds):
+            who = "no launch needs"
+        else:
+            who = "no launch that was tried needs"
+        them = "it" if len(keys) == 1 else "them"
+        said = who if not founds else f"{who} {them}"
+        cost = sum(seconds.get(key, 0.0) for key in keys)
+        waste = f", {cost:.2f} s of warm-up" if cost else ""
+        why = f"; `{field}` is never {' or '.join(values)}" if field else ""
+        yield Finding(
+            "UNREACHED",
+            name,
+            f"{name}: {len(keys)} of {total} planned keys ({len(keys) / total:.0%}{waste}): "
+            f"{said}{why}",
+            field=field,
+            warmed="\n".join((*keys[:SHOWN], *(["..."] if len(keys) > SHOWN else []))),
+            advice="leave these keys out of the declaration, or add the launches that need them",
+            owners=owners,
+        )
+
+
+def _causes(
+    unreached: Sequence[str], needed: Iterable[str]
+) -> Iterable[tuple[str, list[str], list[str]]]:
+    """Unreached keys grouped by a field whose values no needed key has: (field, values, keys).
+
+    A key has the cause that it shares with most others; without one the field is empty.
+    """
+    used: dict[str, set[str]] = {}
+    for key in needed:
+        for field, value in fields_of(key).together().items():
+            used.setdefault(field, set()).add(value)
+    taken = {key: fields_of(key).together() for key in unreached}
+    unused = {
+        key: [f for f, value in fields.items() if f in used and value not in used[f]]
+        for key, fields in taken.items()
+    }
+    counts = Counter(field for fields in unused.values() for field in fields)
+    groups: dict[str, list[str]] = {}
+    for key, fields in unused.items():
+        groups.setdefault(max(fields, key=lambda f: counts[f], default=""), []).append(key)
+    for field, keys in groups.items():
+        yield field, list(dict.fromkeys(taken[key].get(field, "") for key in keys)), keys
+
+
+def _never_dispatched(
+    name: str, founds: Sequence[Found], own: Sequence[PlannedKey], reached: set[str]
+) -> Iterable[Finding]:
+    """Declared keys that dispatch gives at no point, although their binaries are needed."""
+    if not all(found.walked and found.verdict == "PROVED" for found in founds):
+        return
+    given = {text for found in founds for text in found.declared}
+    if not given:
+        return
+    never = [
+        entry.declared
+        for entry in own
+        if entry.key in reached and entry.declared.partition(" {")[0] not in given
+    ]
+    never = list(dict.fromkeys(never))
+    if never:
+        yield Finding(
+            "UNREACHED",
+            name,
+            f"{name}: dispatch never gives {len(never)} of its declared keys, whose binaries "
+            f"other keys share: {', '.join(never[:SHOWN])}",
+            warmed="\n".join(never),
+            advice="declare the keys that dispatch gives",
+        )
+
+
+def _distinct(findings: Iterable[Finding]) -> list[Finding]:
+    return list(dict.fromkeys(findings))

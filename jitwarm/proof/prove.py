@@ -1,0 +1,136 @@
+"""Prove that a plan has every key that launches need, and none that they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jitwarm import keys
+from jitwarm.errors import DeclarationError
+from jitwarm.plan import Plan, make_plan
+from jitwarm.proof.budget import KEYS
+from jitwarm.proof.envelope import Envelope
+from jitwarm.proof.judge import judge
+from jitwarm.proof.planned import Planned
+from jitwarm.proof.reach import Reach, reach_of
+from jitwarm.proof.result import Proof
+from jitwarm.proof.search import Found, evaluate, search
+from jitwarm.registry import JitWarmupRegistry
+
+
+def prove(
+    kernel: Any,
+    plan: Plan | Iterable[Any] | None,
+    launches: Envelope | Iterable[Any],
+    *,
+    config: Any = None,
+    seconds: Mapping[str, float] | None = None,
+    budget: int = KEYS,
+) -> Proof:
+    """Compare what launches of `kernel` need with what `plan` has.
+
+    `plan` is a `Plan`, its items or keys, for a `KeyFunction` also the keys themselves, or None:
+    what the kernel declares for `config`. `launches` is an `Envelope`, several, or mappings of
+    arguments, each one launch. `seconds` says what warming a backend key costs, for the findings;
+    more than `budget` planned keys of a kernel are a finding. Needs a device that is active, and
+    compiles and launches nothing. Raises `DeclarationError` for an envelope of another kernel.
+    """
+    if plan is None:
+        plan = _own_plan(kernel, config)
+    planned = Planned(plan, kernel)
+    envelopes = _envelopes(kernel, launches)
+    return _proof(envelopes, planned, seconds or {}, budget, kernel)
+
+
+def prove_envelopes(
+    envelopes: Iterable[Envelope],
+    plan: Plan | Iterable[Any],
+    *,
+    seconds: Mapping[str, float] | None = None,
+    budget: int = KEYS,
+) -> Proof:
+    """The same for all kernels of a model at once: `envelopes` is everything that it can launch.
+
+    So a kernel of the plan that has no envelope is unreached. Envelopes of one kernel are united
+    before unreached keys are counted.
+    """
+    return _proof(list(envelopes), Planned(plan), seconds or {}, budget)
+
+
+def fingerprint(plan: Plan | Iterable[Any]) -> str:
+    """One id for a plan's keys: processes that plan the same agree on it, whatever their hash seed
+    and whatever they built before.
+    """
+    entries = {(e.kernel, e.declared, e.key) for e in Planned(plan).keys.values()}
+    return keys.key_id("\n".join("\t".join(entry) for entry in sorted(entries)))
+
+
+def _own_plan(kernel: Any, config: Any) -> Plan | tuple[()]:
+    if not hasattr(kernel, "enumerate_keys"):
+        return ()
+    registry = JitWarmupRegistry(config)
+    with registry.activate():
+        JitWarmupRegistry.register(kernel)
+    return make_plan(registry)
+
+
+def _envelopes(kernel: Any, launches: Envelope | Iterable[Any]) -> list[Any]:
+    """The envelopes in `launches`, and the mappings, each a launch."""
+    given = [launches] if isinstance(launches, Envelope | Mapping) else list(launches)
+    for one in given:
+        if isinstance(one, Envelope):
+            if kernel not in (one.kernel, getattr(one.kernel, "kernel", None)):
+                raise DeclarationError(
+                    f"{one.site}: it is an envelope of another kernel ({one.kernel!r}); "
+                    "prove_envelopes takes those of several"
+                )
+        elif not isinstance(one, Mapping):
+            raise DeclarationError(
+                f"launches are Envelope objects or mappings of arguments, got a "
+                f"{type(one).__qualname__}"
+            )
+    return given
+
+
+def _searched(kernel: Any, given: Iterable[Any], planned: Planned) -> list[Found]:
+    """Every envelope searched, and every launch that was given evaluated."""
+    reaches: dict[int, Reach] = {}
+
+    def reach(one: Any) -> Reach:
+        known = reaches.get(id(one))
+        if known is None:
+            known = reaches[id(one)] = reach_of(one, planned)
+        return known
+
+    found, single = [], []
+    for one in given:
+        if isinstance(one, Envelope):
+            found.append(search(one, reach(one.kernel if kernel is None else kernel)))
+        else:
+            single.append(one)
+    if single or (kernel is not None and not found):
+        found.append(evaluate(kernel, single, reach(kernel)))
+    return found
+
+
+def _proof(
+    given: Iterable[Any],
+    planned: Planned,
+    seconds: Mapping[str, float],
+    budget: int,
+    kernel: Any = None,
+) -> Proof:
+    founds = _searched(kernel, given, planned)
+    by_name: dict[str, list[Found]] = {}
+    for found in founds:
+        by_name.setdefault(found.reach.name, []).append(found)
+    if kernel is None:
+        for name in planned.kernels():
+            by_name.setdefault(name, [])
+    reached = {key for found in founds for key in found.smallest}
+    kernels, findings = [], []
+    for name, own in by_name.items():
+        one, said = judge(name, own, planned, reached, seconds=seconds, budget=budget)
+        kernels.append(one)
+        findings += said
+    return Proof(tuple(kernels), tuple(findings))

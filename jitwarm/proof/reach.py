@@ -1,0 +1,286 @@
+"""From the arguments of one launch to the backend keys that it needs.
+
+Nothing is compiled and nothing is launched: the same `__call__`, `dispatch` and binder that a real
+launch goes through are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitwarm import keys
+from jitwarm.backends import backend_of
+from jitwarm.backends.keyfields import fields_of
+from jitwarm.backends.triton.compiler import TritonBackend
+from jitwarm.backends.triton.naming import import_path
+from jitwarm.backends.triton.recipe import TritonRecipe
+from jitwarm.backends.triton.unwrap import InnerLaunch, inner_launches, innermost
+from jitwarm.contract.autotune import is_triton_kernel, launches_of
+from jitwarm.contract.kernel import JitKernel
+from jitwarm.contract.keytype import key_fields
+from jitwarm.contract.triton import TritonJitKernel
+from jitwarm.declare.enumeration import Declared
+from jitwarm.declare.tensor import TensorSpec
+from jitwarm.errors import DeclarationError, WrongKindError
+from jitwarm.proof.keyfunction import BACKEND, KeyFunction
+from jitwarm.proof.planned import Planned, helpers_of
+
+# Values whose text in Triton's own key says all of them.
+_PLAIN = (int, bool, str, float, type(None), TensorSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What one launch needs.
+
+    `needs` are (backend, backend key) pairs in order, `dispatched` the declared keys that it went
+    through by their text, `choices` what an autotuner has to choose for, `arguments` those of the
+    native kernel (the fields of the key where there is none), `program` the text of what a
+    `KeyFunction` would build.
+    """
+
+    needs: tuple[tuple[str, str], ...]
+    arguments: Mapping[str, Any]
+    dispatched: Mapping[str, Any] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
+    program: str | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The backend keys alone."""
+        return tuple(key for _, key in self.needs)
+
+
+# A call without a grid.
+NOTHING = Reached((), {})
+
+
+class Reach:
+    """How launches of one kernel are evaluated.
+
+    `name` is what reports call the kernel, `function` the JITFunction at its core, if there is one.
+    """
+
+    name: str
+    backend: str = "triton"
+    function: Any = None
+
+    def at(self, arguments: Mapping[str, Any]) -> Reached:
+        """What a launch with these arguments needs.
+
+        Raises what the launch itself would raise, and `KeyValueError` for a key that is no value.
+        """
+        raise NotImplementedError
+
+    def round_trip(self, key: Any) -> str:
+        """What is wrong with the way from a declared key back to a launch, in words; else empty."""
+        return ""
+
+
+def reach_of(kernel: Any, planned: Planned) -> Reach:
+    """How launches of `kernel` are evaluated. Raises `WrongKindError` for what is no kernel."""
+    if isinstance(kernel, TritonJitKernel):
+        return _ClassReach(kernel, planned)
+    if isinstance(kernel, JitKernel):
+        return _DispatchReach(kernel, planned)
+    if isinstance(kernel, KeyFunction):
+        return _FunctionReach(kernel)
+    inner = kernel if is_triton_kernel(kernel) else getattr(kernel, "kernel", None)
+    if is_triton_kernel(inner):
+        name = getattr(kernel, "kernel_name", None) if inner is not kernel else None
+        if name is None:
+            path = import_path(innermost(inner))
+            name = planned.name_at(path) or path
+        return _NativeReach(str(name), inner)
+    raise WrongKindError(
+        f"{kernel!r} is no kernel that can be proved: give an object of a contract class, a "
+        "declaration, a @triton.jit function or a KeyFunction"
+    )
+
+
+_Token = tuple[int, str, str]
+
+
+class _TritonKeys:
+    """Backend keys of Triton launches, asked of the binder once for each class of arguments."""
+
+    def __init__(self) -> None:
+        import triton
+
+        TritonBackend().prepare(())  # raises where there is no device to ask, before any launch
+        self._device = int(triton.runtime.driver.active.get_current_device())
+        self._texts: dict[_Token, str] = {}
+
+    def of(self, launch: InnerLaunch) -> str:
+        token = self._token(launch)
+        text = self._texts.get(token) if token else None
+        if text is None:
+            recipe = TritonRecipe(
+                import_path(launch.function),
+                tuple(launch.arguments.items()),
+                tuple(launch.options.items()),
+            )
+            text = backend_of(recipe).key(recipe)
+            if token:
+                self._texts[token] = text
+        return text
+
+    def _token(self, launch: InnerLaunch) -> _Token | None:
+        """Equal for two launches only if their keys are; None where the binder alone cannot say."""
+        for value in (*launch.arguments.values(), *launch.options.values()):
+            if type(value) not in _PLAIN:
+                return None
+        function = launch.function
+        try:
+            binder = function.device_caches[self._device][4]
+            _, specialization, options = binder(**launch.arguments, **launch.options)
+        except Exception:  # a launch that Triton refuses: the backend says why
+            return None
+        # As text: 1, True and 1.0 are equal, and three keys.
+        return id(function), repr(specialization), repr(options)
+
+    def reached(
+        self, launches: list[InnerLaunch], dispatched: Mapping[str, Any] | None = None
+    ) -> Reached:
+        needs = tuple(("triton", self.of(launch)) for launch in launches)
+        first = launches[0]
+        return Reached(
+            needs, first.arguments | first.options, dispatched or {}, first.choices, program=None
+        )
+
+
+class _NativeReach(Reach):
+    """Launches of a `@triton.jit` function as they are written, options included."""
+
+    def __init__(self, name: str, kernel: Any) -> None:
+        self.name, self.kernel = name, kernel
+        self.function = innermost(kernel)
+        self._keys = _TritonKeys()
+
+    def at(self, arguments: Mapping[str, Any]) -> Reached:
+        names = self.kernel.arg_names
+        given = dict(arguments)
+        grid: Any = (1,)
+        if "grid" in given and "grid" not in names:
+            grid = given.pop("grid")
+            if grid is None:
+                return NOTHING
+        bound = {name: given[name] for name in names if name in given}
+        options = {name: value for name, value in given.items() if name not in bound}
+        return self._keys.reached(inner_launches(self.name, self.kernel, bound, options, grid))
+
+
+class _ContractReach(Reach):
+    """What both sides of the contract have in common: declared keys and their parts."""
+
+    def __init__(self, kernel: Any, planned: Planned) -> None:
+        self.kernel, self.name = kernel, kernel.kernel_name
+        self._path = planned.path_of(kernel)
+        self._with_helpers = planned.has_recipes
+        self._texts: dict[Any, str] = {}
+        self._parts: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def text(self, key: Any) -> str:
+        exact = keys.exact(key)
+        text = self._texts.get(exact)
+        if text is None:
+            text = self._texts[exact] = self.kernel.key_text(key)
+        return text
+
+    def needs_of(self, key: Any) -> tuple[tuple[str, str], ...]:
+        """The backend keys of a declared key, remembered: a probe of a library may be slow."""
+        text = self.text(key)
+        needs = self._parts.get(text)
+        if needs is None:
+            needs = tuple(
+                need for part in self.kernel.parts(key) for need in self._needs_of_part(part)
+            )
+            self._parts[text] = needs
+        return needs
+
+    def _needs_of_part(self, part: Declared) -> list[tuple[str, str]]:
+        backend = backend_of(part.recipe)
+        key = backend.key(part.recipe)
+        if backend.name == "opaque" and self._path is not None:
+            key = f"{self._path}[{key.partition('[')[2]}"
+        helpers = helpers_of(part.recipe) if self._with_helpers else ()
+        return [(backend.name, text) for text in (key, *helpers)]
+
+
+class _DispatchReach(_ContractReach):
+    """Launches of a class that is no Triton class, by the inputs of its `dispatch`."""
+
+    def __init__(self, kernel: Any, planned: Planned) -> None:
+        super().__init__(kernel, planned)
+        self.backend = "-"
+
+    def at(self, arguments: Mapping[str, Any]) -> Reached:
+        key = self.kernel.dispatch(**arguments)
+        needs = self.needs_of(key)
+        self.backend = needs[0][0] if needs else self.backend
+        fields = {name: getattr(key, name) for name in key_fields(key)} or {"key": key}
+        return Reached(needs, fields, {self.text(key): key})
+
+
+class _ClassReach(_ContractReach):
+    """Launches of a Triton class, by the arguments of its `__call__`."""
+
+    def __init__(self, kernel: Any, planned: Planned) -> None:
+        super().__init__(kernel, planned)
+        self._keys = _TritonKeys()
+        inner = getattr(kernel, "kernel", None)
+        own = type(kernel).compile is not TritonJitKernel.compile
+        self._opaque = own or type(kernel).recipe is not TritonJitKernel.recipe
+        if is_triton_kernel(inner):
+            self.function = innermost(inner)
+
+    def at(self, arguments: Mapping[str, Any]) -> Reached:
+        call = self.kernel.evaluate_call(arguments)
+        if not call.launches:
+            return NOTHING
+        dispatched = {self.text(key): key for key in call.dispatched}
+        bound = None if self._opaque else call.bound()
+        if bound is not None and is_triton_kernel(bound.kernel):
+            return self._keys.reached(launches_of(self.name, bound), dispatched)
+        if not dispatched:
+            raise DeclarationError(
+                f"{self.name}: only its compile knows its binaries, and __call__ asked dispatch "
+                "for no key, so what a launch needs is unknown; call self.dispatch in __call__"
+            )
+        needs = tuple(need for key in dispatched.values() for need in self.needs_of(key))
+        self.backend = needs[0][0] if needs else self.backend
+        return Reached(needs, bound.arguments if bound is not None else {}, dispatched)
+
+    def round_trip(self, key: Any) -> str:
+        try:
+            self.kernel.bound_launch(key)
+        except DeclarationError as error:
+            return str(error)
+        return ""
+
+
+class _FunctionReach(Reach):
+    """Launches of a `KeyFunction`, by the inputs of its key."""
+
+    backend = BACKEND
+
+    def __init__(self, kernel: KeyFunction) -> None:
+        self.kernel, self.name = kernel, kernel.name
+
+    def at(self, arguments: Mapping[str, Any]) -> Reached:
+        key = self.kernel.key(**arguments)
+        program = self.kernel.program
+        text = self.kernel.text(key)
+        built = None if program is None else str(program(**arguments))
+        return Reached(((BACKEND, text),), self.kernel.fields(key), program=built)
+
+
+def differing_fields(one: tuple[str, ...], other: tuple[str, ...]) -> str:
+    """The names of the fields in which the keys of two launches differ, separated by `, `."""
+    names: dict[str, None] = {}
+    for a, b in zip(one, other, strict=False):
+        mine, theirs = fields_of(a).together(), fields_of(b).together()
+        names |= {n: None for n in {**mine, **theirs} if mine.get(n) != theirs.get(n)}
+    return ", ".join(names) or "the number of launches"

@@ -1,0 +1,343 @@
+"""One envelope searched: every key that its launches need, with the smallest input of each."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jitwarm.errors import KeyValueError, MissingExtraError, RunError
+from jitwarm.findings import Finding
+from jitwarm.proof.classes import Coder, Codes
+from jitwarm.proof.envelope import Envelope
+from jitwarm.proof.reach import NOTHING, Reach, Reached, differing_fields
+from jitwarm.proof.result import Verdict
+from jitwarm.proof.space import Point, Space, Table, point_text
+from jitwarm.proof.split import candidates, frontier
+
+# A launch of a Triton kernel takes 30 to 60 us to evaluate, so an envelope takes half a second.
+WALKED = 10_000
+# With forms, fewer are walked: that many launches are evaluated to check the forms anyway.
+WALKED_WITH_FORMS = 256
+CHECKED = 128  # whole points at which the real launch is compared with its forms
+WHOLE = 300_000  # points whose classes are all computed, some 0.1 us each
+GRID = 4_000_000  # points of a split envelope, as many
+DRAWN = 100_000  # whole points whose classes must be among those of the grid
+SEED = 20_240_229
+_FIELD = re.compile(r"(?:field|argument) '(?P<name>\w+)'")
+
+
+@dataclass(slots=True)
+class Found:
+    """What the launches of one envelope need.
+
+    `backends` has the backend of each key that is needed. First points are kept of each backend
+    key (`smallest`), of each choice of an autotuner, of each declared key that dispatch gave (with
+    the key itself), of the different backend keys behind the keys of a dispatch, and of the
+    different programs under a key. `tried` are all points with what they need, in order; `walked`
+    says that there are no others.
+    """
+
+    envelope: Envelope
+    reach: Reach
+    verdict: Verdict = "PROVED"
+    of: int = 0
+    points: int = 0
+    backends: dict[str, str] = field(default_factory=dict)
+    smallest: dict[str, Point] = field(default_factory=dict)
+    choices: dict[str, Point] = field(default_factory=dict)
+    dispatched: dict[str, dict[tuple[str, ...], Point]] = field(default_factory=dict)
+    declared: dict[str, tuple[Any, Point]] = field(default_factory=dict)
+    programs: dict[str, dict[str, Point]] = field(default_factory=dict)
+    tried: list[tuple[Point, tuple[str, ...]]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    walked: bool = False
+
+    def weaken(self, finding: Finding | None = None) -> None:
+        """Say that other points may need other keys."""
+        if self.verdict == "PROVED":
+            self.verdict = "SEARCHED"
+        if finding is not None:
+            self.findings.append(finding)
+
+
+def search(envelope: Envelope, reach: Reach) -> Found:
+    """Every backend key that launches of `envelope` need; see `jitwarm.proof.result` for what the
+    verdict promises.
+
+    A launch that cannot be evaluated is an ENVELOPE finding; a key that is no value KEY-UNSTABLE.
+    """
+    return _Search(envelope, reach).run()
+
+
+def evaluate(kernel: Any, launches: Iterable[Mapping[str, Any]], reach: Reach) -> Found:
+    """The keys of launches that are given one by one."""
+    one_by_one = _Search(Envelope(kernel, "", {}, lambda **arguments: arguments), reach)
+    one_by_one.found.verdict = "SAMPLED"
+    for launch in launches:
+        one_by_one.attempt(launch)
+    one_by_one.found.of = one_by_one.found.points
+    return one_by_one.found
+
+
+class _Search:
+    def __init__(self, envelope: Envelope, reach: Reach) -> None:
+        self.envelope, self.reach = envelope, reach
+        self.space = Space(envelope)
+        self.found = Found(envelope, reach)
+        self.random = np.random.default_rng(SEED)
+        self.failed: dict[tuple[object, str], None] = {}
+
+    def run(self) -> Found:
+        found, count = self.found, self.space.count()
+        found.of = self.space.product if count is None else count
+        forms = self.envelope.forms
+        walked = WALKED if forms is None else WALKED_WITH_FORMS
+        if count == 0:
+            found.weaken(
+                self._finding("ENVELOPE", "`where` rejects every point, so nothing was proved")
+            )
+        elif count is not None and count <= walked:
+            self._walk()
+        elif forms is None:
+            self._sample()
+        else:
+            self._split(forms)
+        return found
+
+    # The three ways.
+
+    def _walk(self) -> None:
+        self.found.walked = True
+        for table in self.space.tables(self.space.every()):
+            for row in table:
+                self.attempt(self.space.point(row))
+
+    def _sample(self) -> None:
+        """Many points and nothing known of them: corners, a part of a grid, and random ones."""
+        self.found.weaken()
+        rows = [self.space.corners()]
+        grid = self._some(candidates(self.space, None), WALKED // 2)
+        rows += [grid, self.space.drawn(WALKED - len(grid), self.random)]
+        for row in sorted({tuple(row) for row in np.concatenate(rows).tolist()}):
+            self.attempt(self.space.point(row))
+
+    def _some(self, values: list[Table], most: int) -> Table:
+        """At most `most` allowed points of a product, evenly."""
+        if math.prod(map(len, values)) <= GRID:
+            table = np.concatenate(list(self.space.tables(values)))
+        else:
+            table = np.empty((32 * most, len(values)), self.space.dtype)
+            for place, one in enumerate(values):
+                table[:, place] = one[self.random.integers(0, len(one), len(table))]
+            table = self.space.allowed(table)
+        return table[:: max(1, len(table) // most)][:most]
+
+    def _split(self, forms: Mapping[str, Any]) -> None:
+        found, signatures = self.found, _Signatures(self.space, self._coders(forms))
+        known = getattr(self.reach.function, "arg_names", forms)
+        for name in (name for name in forms if name not in known):
+            found.weaken(
+                self._finding(
+                    "ENVELOPE",
+                    f"there is a form of `{name}`, which is no argument of the kernel",
+                    field=name,
+                    advice="name the arguments of the @triton.jit function",
+                )
+            )
+        whole = self.space.product <= WHOLE
+        values = self.space.every() if whole else candidates(self.space, forms, most=GRID)
+        if whole or math.prod(map(len, values)) <= GRID:
+            for table in self.space.tables(values):
+                signatures.add(table)
+            for table in () if whole else frontier(self.space, values, forms):
+                signatures.add(table)
+        else:
+            found.weaken()
+            signatures.add(self._some(values, GRID // 4))
+        if not whole and signatures.add(self.space.drawn(DRAWN, self.random)):
+            found.weaken()  # a class of a whole point that the grid lacks: it stands for less
+        if len(signatures.first) > WALKED:
+            found.weaken()
+        keys_of: dict[int, tuple[Point, tuple[str, ...] | None]] = {}
+        for code, row in list(signatures.first.items())[:WALKED]:
+            point = self.space.point(row)
+            keys_of[code] = (point, self._checked(point, row, signatures))
+        for table in (self.space.corners(), self.space.drawn(CHECKED, self.random)):
+            for row, code in zip(table, signatures.codes(table), strict=True):
+                point = self.space.point(row)
+                needs = self._checked(point, row, signatures)
+                if int(code) not in keys_of:
+                    keys_of[int(code)] = (point, needs)
+                    continue
+                alike, expected = keys_of[int(code)]
+                if needs is not None and expected is not None and needs != expected:
+                    self._disagree(point, needs, alike, expected)
+
+    # One point.
+
+    def attempt(self, point: Point) -> Reached | None:
+        """Evaluate one launch and note what it needs; None where that fails."""
+        found = self.found
+        found.points += 1
+        try:
+            arguments = self.envelope.launch(**point)
+            reached = NOTHING if arguments is None else self.reach.at(arguments)
+        except KeyValueError as error:
+            self._fail(point, "KEY-UNSTABLE", error)
+            return None
+        except (RunError, MissingExtraError):  # no device, no library: no point has a key
+            raise
+        except Exception as error:  # the other points are evaluated all the same
+            self._fail(point, "ENVELOPE", error)
+            return None
+        found.tried.append((point, reached.keys))
+        for backend, key in reached.needs:
+            found.backends.setdefault(key, backend)
+            found.smallest.setdefault(key, point)
+        for choice in reached.choices:
+            found.choices.setdefault(choice, point)
+        for text, key in reached.dispatched.items():
+            found.declared.setdefault(text, (key, point))
+        if reached.dispatched:
+            together = " and ".join(reached.dispatched)
+            found.dispatched.setdefault(together, {}).setdefault(reached.keys, point)
+        if reached.program is not None:
+            built = found.programs.setdefault(reached.keys[0], {})
+            built.setdefault(reached.program, point)
+        return reached
+
+    def _checked(self, point: Point, row: Any, signatures: _Signatures) -> tuple[str, ...] | None:
+        """The keys of a point, after its real launch was compared with its forms."""
+        reached = self.attempt(point)
+        if reached is None:
+            return None
+        columns = self.space.integers(np.array([row], self.space.dtype))
+        for name, coder in signatures.coders.items():
+            if name in reached.arguments and not coder.agrees(columns, reached.arguments[name]):
+                self._mislead(name, point, coder.form.at(columns)[0], reached.arguments[name])
+        return reached.keys
+
+    # What is wrong.
+
+    def _finding(self, kind: Any, message: str, **fields: Any) -> Finding:
+        name, site = self.reach.name, self.envelope.site
+        return Finding(
+            kind, name, f"{name}: {message}", site=site, owners=self.envelope.owners, **fields
+        )
+
+    def _fail(self, point: Point, kind: str, error: Exception) -> None:
+        """A point whose launch cannot be evaluated; the first of each kind of error is told."""
+        if (type(error), kind) in self.failed:
+            return
+        self.failed[type(error), kind] = None
+        unstable = kind == "KEY-UNSTABLE"
+        named = _FIELD.search(str(error)) if unstable else None
+        said = str(error) or type(error).__name__
+        self.found.weaken(
+            self._finding(
+                kind,
+                said if unstable else f"a launch of the envelope fails: {said}",
+                advice="make every part of the key a value"
+                if unstable
+                else "leave this point out with `where`, or return None where nothing is launched",
+                field=named["name"] if named else "",
+                smallest=point_text(point),
+            )
+        )
+
+    def _mislead(self, name: str, point: Point, predicted: Any, actual: Any) -> None:
+        if ("form", name) in self.failed:
+            return
+        self.failed["form", name] = None
+        self.found.weaken(
+            self._finding(
+                "ENVELOPE",
+                f"the form of `{name}` says {predicted}, the launch passes {_shown(actual)}",
+                field=name,
+                seen=_shown(actual),
+                smallest=point_text(point),
+                advice=f"correct the form of `{name}`, or leave forms out",
+            )
+        )
+
+    def _disagree(
+        self, point: Point, needs: tuple[str, ...], alike: Point, expected: tuple[str, ...]
+    ) -> None:
+        """Two points that are one to the forms and two to the compiler."""
+        names = differing_fields(needs, expected)
+        if ("key", names) in self.failed:
+            return
+        self.failed["key", names] = None
+        self.found.weaken(
+            self._finding(
+                "ENVELOPE",
+                f"to its forms {point_text(point)} is the same launch as {point_text(alike)}, and "
+                f"`{names}` differs",
+                field=names,
+                warmed=" ".join(expected),
+                seen=" ".join(needs),
+                smallest=point_text(point),
+                advice=f"give `{names}` a form, or leave forms out",
+            )
+        )
+
+    def _coders(self, forms: Mapping[str, Any]) -> dict[str, Coder]:
+        function = self.reach.function
+        constants = (
+            None
+            if function is None
+            else {param.name for param in function.params if param.is_constexpr}
+        )
+        return {
+            name: Coder.of(
+                form,
+                self.envelope.parameters,
+                is_constant=constants is None or name in constants,
+            )
+            for name, form in forms.items()
+        }
+
+
+class _Signatures:
+    """The distinct classes of whole points, each with its first point."""
+
+    def __init__(self, space: Space, coders: Mapping[str, Coder]) -> None:
+        self.space, self.coders = space, coders
+        self.first: dict[int, Any] = {}
+
+    def codes(self, table: Table) -> Codes:
+        """One number a point, equal for points of one signature."""
+        columns = self.space.integers(table)
+        total: Any = np.zeros(len(table), np.int64)
+        size = 1
+        parts: list[tuple[Any, int]] = [
+            (table[:, place].astype(np.int64), len(domain))
+            for place, domain in enumerate(self.space.parameters.values())
+            if not hasattr(domain, "low")
+        ]
+        parts += [(coder.codes(columns), coder.radix) for coder in self.coders.values()]
+        for codes, radix in parts:
+            size *= radix
+            if size > 2**62 and total.dtype != object:
+                total = total.astype(object)
+            total = total * radix + codes
+        return total  # type: ignore[no-any-return]
+
+    def add(self, table: Table) -> int:
+        """Take over the signatures of a table; returns how many were new."""
+        before = len(self.first)
+        distinct, places = np.unique(self.codes(table), return_index=True)
+        for code, place in sorted(zip(distinct, places, strict=True), key=lambda pair: pair[1]):
+            self.first.setdefault(int(code), table[place])
+        return len(self.first) - before
+
+
+def _shown(value: Any) -> str:
+    if hasattr(value, "data_ptr"):
+        return "an aligned pointer" if value.data_ptr() % 16 == 0 else "an unaligned pointer"
+    return repr(value)
