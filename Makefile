@@ -10,7 +10,7 @@ SCENARIO ?= scenarios/
 # The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup run test test-lowest numerics check format bench clean
+.PHONY: setup run test test-lowest numerics faults check format bench clean
 
 setup: $(VENV)/ready
 
@@ -39,6 +39,10 @@ test-lowest: $(LOWEST)/ready
 # Kernels against their references, in Triton's interpreter: a process of its own, because the interpreter replaces @triton.jit.
 numerics: setup
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/zoo/numerics -m 'not gpu'
+
+# Every known fault is found, and its twin is silent: one table.
+faults: setup
+	$(BIN)/jitwarm faults tests/faults
 
 check: setup
 	$(BIN)/ruff check
