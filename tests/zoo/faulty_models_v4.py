@@ -12,7 +12,7 @@ class WithoutChunkMetadata(DeepSeekV4Flash):
     """One kernel says that it needs nothing."""
 
     def __init__(self, config, device):
-        def nothing(self, config):
+        def nothing(self, config, **_):
             return NoKeys("all chunks are alike")
 
         BuildPrefillChunkMetadataKernel.get_warmup_keys = nothing

@@ -41,11 +41,11 @@ PRO = {
     "ComputeSWAIndicesAndLens": (61, 1, 1, 1),
     "ComputePrefillMetadata": (61, 1, 9, 9),
     "CompressedSlotMapping": (61, 1, 2, 2),
-    "CombineTopkSwaIndices": (61, 1, 27, 27),
+    "CombineTopkSwaIndices": (61, 1, 16, 16),
     "PackSeq": (30, 1, 1, 1),
     "UnpackSeq": (30, 1, 1, 1),
-    "PrepareUniformDecode": (30, 1, 27, 27),
-    "BuildPrefillChunkMetadata": (30, 1, 108, 108),
+    "PrepareUniformDecode": (30, 1, 1, 1),
+    "BuildPrefillChunkMetadata": (30, 1, 10, 10),
 }
 # Three block tables, two block sizes.
 TABLES = {"ComputeSlotMapping": (3, 2, 2, 2)}
@@ -54,32 +54,32 @@ FLASH = {
     "ComputeSWAIndicesAndLens": (43, 1, 1, 1),
     "ComputePrefillMetadata": (43, 1, 9, 9),
     "CompressedSlotMapping": (41, 1, 2, 2),
-    "CombineTopkSwaIndices": (43, 1, 27, 27),
+    "CombineTopkSwaIndices": (43, 1, 18, 18),
     "PackSeq": (21, 1, 1, 1),
     "UnpackSeq": (21, 1, 1, 1),
-    "PrepareUniformDecode": (21, 1, 27, 27),
-    "BuildPrefillChunkMetadata": (21, 1, 108, 108),
+    "PrepareUniformDecode": (21, 1, 1, 1),
+    "BuildPrefillChunkMetadata": (21, 1, 10, 10),
 }
 # Images: three widths and variants of windows are two binaries; combined rows with and without.
-IMAGES = {"ComputeSWAIndicesAndLens": (43, 1, 3, 2), "CombineTopkSwaIndices": (43, 1, 54, 54)}
+IMAGES = {"ComputeSWAIndicesAndLens": (43, 1, 3, 2), "CombineTopkSwaIndices": (43, 1, 36, 36)}
 DRAFTS = {"ComputeDSparkNoncausalSWAIndices": (61, 1, 1, 1)}
-# The model for DCP: 60 layers, 20 of each kind; turns of 128 tokens are 128, 32 or 1 states, two
-# classes for 108 keys each.
+# The model for DCP: 60 layers, 20 of each kind; ratios 1 and 4 have contexts that are sliced (10
+# keys), 1,024 states of 128 are not (6).
 DCP1 = {
     "PackSeq": (40, 1, 1, 1),
     "UnpackSeq": (40, 1, 1, 1),
     "CompressedSlotMapping": (60, 1, 2, 2),
-    "PrepareUniformDecode": (60, 1, 27, 27),
-    "BuildPrefillChunkMetadata": (60, 1, 216, 216),
+    "PrepareUniformDecode": (60, 1, 1, 1),
+    "BuildPrefillChunkMetadata": (60, 1, 26, 26),
     "ComputePrefillMetadata": (60, 1, 9, 9),
     "ComputeSlotMapping": (3, 1, 1, 1),
-    "ConvertReqIndexToGlobalIndex": (20, 1, 4, 4),
+    "ConvertReqIndexToGlobalIndex": (20, 1, 2, 2),
 }
 DCP4 = DCP1 | {
     "PackDCPTopkCandidates": (20, 1, 2, 2),
     "StableTopKFromGatheredCandidates": (20, 1, 1, 1),
-    "CorrectAttnCPOut": (60, 1, 3, 3),
-    "ConvertReqIndexToGlobalIndex": (20, 1, 5, 5),
+    "CorrectAttnCPOut": (60, 1, 1, 1),
+    "ConvertReqIndexToGlobalIndex": (20, 1, 1, 1),
 }
 STUB = Device("stub", "sm90", "", "")
 
@@ -88,22 +88,22 @@ STUB = Device("stub", "sm90", "", "")
 @pytest.mark.parametrize(
     ("scenario", "case", "totals", "kernels"),
     [
-        ("deepseek-v4-pro", "seqs=256,arch=sm100", (61, 367, 10, 178, 178), PRO | TABLES),
+        ("deepseek-v4-pro", "seqs=256,arch=sm100", (61, 367, 10, 43, 43), PRO | TABLES),
         (
             "deepseek-v4-flash",
             "seqs=1024,arch=sm90",
-            (43, 257, 10, 180, 180),
+            (43, 257, 10, 47, 47),
             FLASH | TABLES | {"ComputePrefillMetadata": (43, 1, 11, 11)},
         ),
         (
             "deepseek-v4-vision",
             "model=deepseek-v4-flash,arch=sm90",
-            (43, 257, 10, 207, 206),
+            (43, 257, 10, 65, 64),
             FLASH | TABLES | IMAGES,
         ),
-        ("deepseek-v4-dspark", "spec=15,arch=sm90", (61, 428, 11, 179, 179), PRO | TABLES | DRAFTS),
-        ("dsv4-dcp", "dcp=1,arch=sm90", (60, 343, 8, 261, 261), DCP1),
-        ("dsv4-dcp", "dcp=4,arch=sm100", (60, 443, 11, 268, 268), DCP4),
+        ("deepseek-v4-dspark", "spec=15,arch=sm90", (61, 428, 11, 44, 44), PRO | TABLES | DRAFTS),
+        ("dsv4-dcp", "dcp=1,arch=sm90", (60, 343, 8, 43, 43), DCP1),
+        ("dsv4-dcp", "dcp=4,arch=sm100", (60, 443, 11, 46, 46), DCP4),
     ],
 )
 def test_the_funnel(scenario, case, totals, kernels):
@@ -220,7 +220,7 @@ UNKNOWN_TOPK = 'expected one of "auto", "triton", "cutedsl", got "torch"'
             DeepSeekV4Pro,
             {"options": (("visions", True),)},
             "options.visions",
-            "unknown option: expected one of vision, tokens, scale",
+            "unknown option: expected one of vision, tokens, scale, max_scores",
         ),
         (
             DeepSeekV4DCP,
@@ -524,12 +524,12 @@ def test_a_run_misses_nothing(tmp_path):
         "--monitor", "error", "--out", str(tmp_path), "--json",
     )  # fmt: skip
     (record,) = records(done)
-    assert funnel(record) == (61, 367, 10, 176, 176)
-    assert (record["funnel"]["compiled"], record["funnel"]["disk_hits"]) == (176, 0)
-    assert record["warm"]["warmed"] == 176
+    assert funnel(record) == (61, 367, 10, 41, 41)
+    assert (record["funnel"]["compiled"], record["funnel"]["disk_hits"]) == (41, 0)
+    assert record["warm"]["warmed"] == 41
     coverage = record["coverage"]
-    assert (coverage["missed"], coverage["warmed"], coverage["steps"]) == (0, 176, 40)
-    assert coverage["hit"] == coverage["needed"] == 176 - coverage["unreached"] > 20
+    assert (coverage["missed"], coverage["warmed"], coverage["steps"]) == (0, 41, 40)
+    assert coverage["hit"] == coverage["needed"] == 41 - coverage["unreached"] > 20
     assert coverage["launches"] > 40 * 61
     loaded, cold = record["arms"]["loaded"], record["arms"]["cold"]
     assert (loaded["compiles"], loaded["disk_hits"]) == (0, 0)
@@ -543,7 +543,7 @@ def test_an_empty_declaration_is_missed_key_by_key(tmp_path):
         "--set", "model=tests.zoo.faulty_models_v4:WithoutChunkMetadata",
     )  # fmt: skip
     (record,) = records(done, code=1)
-    assert record["funnel"]["keys"] == 176 - 108
+    assert record["funnel"]["keys"] == 43 - 10
     coverage = record["coverage"]
     assert {miss["kernel"].rpartition(".")[2] for miss in coverage["misses"]} == {
         "_build_prefill_chunk_metadata"

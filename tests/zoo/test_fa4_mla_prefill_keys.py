@@ -44,16 +44,18 @@ def on(monkeypatch):
         ("sm120", (64, 64, 128), True, 8),
     ],
 )
-def test_counts(on, arch, dims, invariant, expected):
+def test_published_counts(on, arch, dims, invariant, expected):
     on(arch)
-    keys = prefill.get_warmup_keys(mla(*dims), batch_invariant=invariant)
+    keys = prefill.get_warmup_keys(mla(*dims), batch_invariant=invariant, as_published=True)
     assert len(keys) == expected
     assert {key.num_splits for key in keys} == {int(invariant)}
 
 
 def test_the_configuration_may_ask_for_batch_invariance(on):
     on("sm90")
-    assert len(prefill.get_warmup_keys(mla(options=(("batch_invariant", True),)))) == 8
+    config = mla(options=(("batch_invariant", True),))
+    assert len(prefill.get_warmup_keys(config, as_published=True)) == 8
+    assert {key.num_splits for key in prefill.get_warmup_keys(config)} == {1}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_spoken_zeros(on, arch, config, reason):
 
 def test_one_probe_in_full(on):
     on("sm100")
-    key = prefill.get_warmup_keys(mla(dtype="float32"))[-1]
+    key = prefill.get_warmup_keys(mla(dtype="float32"), as_published=True)[-1]
     assert prefill.key_text(key) == (
         "FA4MLAPrefill(q_shape=(129, 16, 192), k_shape=(8192, 16, 192), v_shape=(8192, 16, 128), "
         "q_dtype='bfloat16', max_seqlen_q=129, max_seqlen_k=8192, "
@@ -85,7 +87,7 @@ def test_one_probe_in_full(on):
     )
 
 
-# Declared keys, main binaries; with splits there are helpers besides.
+# As published: declared keys, main binaries; with splits there are helpers besides.
 BINARIES = {
     "sm90": dict.fromkeys(MLA_DIMS, (16, 8)),
     "sm100": {
@@ -102,7 +104,7 @@ def test_binaries_of_sm90(stub):
     pytest.importorskip("flash_attn.cute")
     for dims, (declared, main) in BINARIES["sm90"].items():
         plain, invariant = (
-            summary(fa4_keys.binaries(prefill, mla(*dims), batch_invariant=each))
+            summary(fa4_keys.binaries(prefill, mla(*dims), batch_invariant=each, as_published=True))
             for each in (False, True)
         )
         assert (plain["declared"], plain["main"], plain["helpers"]) == (declared, main, {})
@@ -128,29 +130,61 @@ def test_binaries_of_sm100_and_a_compile():
     assert found["compiled"]["asked"]
 
 
+# Heads, head dims: declared keys, main binaries, helpers; more prefills than 256 among them.
+REACHED = {
+    "sm90": dict.fromkeys(
+        (
+            *(f"16 {dims}" for dims in MLA_DIMS),
+            *("4 (64, 64, 128)", "4 (256, 0, 256)", "2 (128, 64, 128)", "1 (32, 32, 64)"),
+            "1 (256, 0, 256)",
+        ),
+        (12, 12, 2),
+    ),
+    "sm100": {
+        "16 (128, 64, 128)": (20, 20, 5),
+        "16 (192, 64, 256)": (16, 16, 5),
+        "16 (64, 64, 128)": (23, 23, 7),
+        "16 (256, 0, 256)": (16, 16, 5),
+        "4 (64, 64, 128)": (25, 23, 8),
+        "4 (256, 0, 256)": (19, 18, 8),
+        "2 (128, 64, 128)": (28, 22, 10),
+        "1 (32, 32, 64)": (36, 23, 12),
+        "1 (256, 0, 256)": (22, 18, 11),
+    },
+}
+
+
 @pytest.mark.cutedsl
-def test_with_all_classes_no_launch_of_sm100_is_missed():
-    """In a process of its own: launches of many batches and lengths against the declaration."""
+@pytest.mark.parametrize("arch", REACHED)
+def test_launches_of_an_engine_need_what_it_declares_and_no_more(arch):
+    """In a process of its own: none is missed, by the envelopes or by random launches, and none is
+    declared that the envelopes do not need.
+    """
     pytest.importorskip("flash_attn.cute")
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("fa4_mla_launches.py")],
+        [sys.executable, Path(__file__).with_name("fa4_mla_launches.py"), arch],
         capture_output=True, text=True, check=False,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = {name: tuple(counts) for name, counts in json.loads(done.stdout).items()}
-    # Declared, main binaries, helpers, missed.
-    assert found == {
-        "16 (128, 64, 128)": (36, 20, 4, 0),
-        "16 (192, 64, 256)": (28, 16, 4, 0),
-        "16 (64, 64, 128)": (28, 24, 4, 0),
-        "16 (256, 0, 256)": (28, 16, 4, 0),
-        "4 (64, 64, 128)": (32, 24, 6, 0),
-        "4 (256, 0, 256)": (32, 16, 6, 0),
-        "2 (128, 64, 128)": (40, 20, 10, 0),
-        "1 (32, 32, 64)": (40, 24, 14, 0),
-        "1 (256, 0, 256)": (40, 16, 12, 0),
-    }
+    assert found == {name: (*counts, 0, 0, 0) for name, counts in REACHED[arch].items()}
+
+
+@pytest.mark.cutedsl
+def test_an_engine_with_short_prompts_splits_nothing(stub, monkeypatch):
+    """Keys of 2,047 tokens at most, as behind a selection of 2,048: SM100 and two head dims."""
+    monkeypatch.setattr(device, "_active", device.Device("stub", "sm100", "", "none"))
+    monkeypatch.setattr("jitwarm.backends.fa4.library.num_sms", lambda: 148)
+    keys = prefill.get_warmup_keys(mla(), longest=2048)
+    assert {(key.max_seqlen_q, key.max_seqlen_k) for key in keys if not key.causal} == {
+        (1, 1), (129, 1), (257, 1)
+    }  # fmt: skip
+    assert len(keys) == 9
+    # And without room for a context there is nothing to merge.
+    alone = prefill.get_warmup_keys(mla(), longest=2048, contexts=0)
+    assert {(key.causal, key.return_softmax_lse) for key in alone} == {(True, False)}
+    assert len(alone) == 3
 
 
 @pytest.mark.cutedsl

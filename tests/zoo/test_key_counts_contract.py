@@ -6,6 +6,7 @@ binder, and calls are caught where they would launch.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from jitwarm.config import (
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
+    SpeculativeConfig,
 )
 from jitwarm.contract import TritonPointerInputVariant
 from jitwarm.declare import NoKeys
@@ -33,6 +35,7 @@ from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
 from jitwarm.zoo.kernels.convert_req_index_to_global_index import convert_req_index_to_global_index
 from jitwarm.zoo.kernels.correct_attn_cp_out import correct_attn_cp_out
 from jitwarm.zoo.kernels.pack_dcp_topk_candidates import pack_dcp_topk_candidates
+from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode
 
 KERNELS: list[Any] = [
     pack_dcp_topk_candidates,
@@ -43,6 +46,13 @@ KERNELS: list[Any] = [
 ]
 DEVICE_INDEX = 97  # no other test binds kernels there, whatever architecture it uses
 OWN_LAYER = {"num_heads": 16, "head_dim": 512, "is_base_e": True}  # of an MLA layer, TP 8
+# Kernels whose own space is what their engine can reach, and which have the wider one of the engine
+# that they come from too.
+TIGHTENED = (
+    correct_attn_cp_out,
+    convert_req_index_to_global_index,
+    build_prefill_chunk_metadata,
+)
 
 
 def engine(
@@ -65,11 +75,17 @@ def engine(
     )
 
 
-def declared(kernel: Any, config: EngineConfig) -> list[Any]:
+def declared(kernel: Any, config: EngineConfig, **more: Any) -> list[Any]:
     """The keys that a model of this configuration registers; none where the kernel says so."""
-    more = OWN_LAYER if kernel is correct_attn_cp_out else {}
-    keys = kernel.get_warmup_keys(config, **more)
+    own = OWN_LAYER if kernel is correct_attn_cp_out else {}
+    keys = kernel.get_warmup_keys(config, **own | more)
     return [] if isinstance(keys, NoKeys) else list(keys)
+
+
+def published(kernel: Any, config: EngineConfig, **more: Any) -> list[Any]:
+    """The keys of the engine that the kernel comes from."""
+    as_published = {"as_published": True} if kernel in TIGHTENED else {}
+    return declared(kernel, config, **as_published | more)
 
 
 # Counts.
@@ -100,16 +116,25 @@ def test_pack_dcp_says_why_it_has_no_key() -> None:
 @pytest.mark.parametrize(("dcp", "one_base"), [(2, 2), (4, 3), (8, 3), (16, 3)])
 def test_correct_attn_counts(dcp: int, one_base: int) -> None:
     config = engine(dcp)
-    heads = {"num_heads": 16, "head_dim": 512}
+    heads = {"num_heads": 16, "head_dim": 512, "as_published": True}
     for is_base_e in (True, False):
         keys = correct_attn_cp_out.get_warmup_keys(
             config, output_dtype=torch.bfloat16, is_base_e=is_base_e, **heads
         )
         assert len(keys) == one_base
     assert len(correct_attn_cp_out.get_warmup_keys(config, **heads)) == 2 * one_base
-    assert correct_attn_cp_out.get_warmup_keys(config) == correct_attn_cp_out.get_warmup_keys(
-        config, output_dtype="bfloat16", num_heads=16, head_dim=128
+    assert correct_attn_cp_out.get_warmup_keys(
+        config, as_published=True
+    ) == correct_attn_cp_out.get_warmup_keys(
+        config, output_dtype="bfloat16", num_heads=16, head_dim=128, as_published=True
     )
+
+
+@pytest.mark.parametrize(("rank", "index"), [(0, 16), (1, 1), (2, 2), (7, 2)])
+def test_correct_attn_declares_one_rank(rank: int, index: int) -> None:
+    (key,) = declared(correct_attn_cp_out, engine(8, rank))
+    assert key.lse_idx == index
+    assert key in published(correct_attn_cp_out, engine(8, 0))
 
 
 @pytest.mark.parametrize(
@@ -130,11 +155,10 @@ def test_correct_attn_counts(dcp: int, one_base: int) -> None:
 )
 def test_correct_attn_counts_of_few_heads(heads: int, dcp: int, both_bases: int) -> None:
     """`heads` of the corrected tensor itself."""
-    keys = correct_attn_cp_out.get_warmup_keys(engine(dcp), head_dim=512, gathered_heads=heads)
+    given = {"head_dim": 512, "gathered_heads": heads, "as_published": True}
+    keys = correct_attn_cp_out.get_warmup_keys(engine(dcp), **given)
     assert len(keys) == both_bases
-    one = correct_attn_cp_out.get_warmup_keys(
-        engine(dcp), head_dim=512, gathered_heads=heads, is_base_e=False
-    )
+    one = correct_attn_cp_out.get_warmup_keys(engine(dcp), **given, is_base_e=False)
     assert len(one) == both_bases // 2
 
 
@@ -148,8 +172,14 @@ def test_correct_attn_enumerates_the_gathered_heads() -> None:
 @pytest.mark.parametrize(("tokens", "count"), [(1, 4), (7, 4), (8, 8), (9, 8), (8192, 8)])
 def test_correct_attn_with_few_tokens(tokens: int, count: int) -> None:
     """With two heads the first stride of the lses is 2*T: divisible by 16 from T = 8 on."""
-    keys = correct_attn_cp_out.get_warmup_keys(engine(2, tokens=tokens), num_heads=1, head_dim=512)
+    given = {"num_heads": 1, "head_dim": 512}
+    config = engine(2, tokens=tokens)
+    keys = correct_attn_cp_out.get_warmup_keys(config, **given, as_published=True)
     assert len(keys) == count
+    # One rank of the two; and no more tokens than requests.
+    assert 2 * len(correct_attn_cp_out.get_warmup_keys(config, **given)) == count
+    config = engine(2, tokens=8192, seqs=tokens)
+    assert 2 * len(correct_attn_cp_out.get_warmup_keys(config, **given)) == count
 
 
 def test_correct_attn_says_why_it_has_no_key() -> None:
@@ -162,11 +192,29 @@ def test_correct_attn_says_why_it_has_no_key() -> None:
 )
 @pytest.mark.parametrize("interleave", [1, 16])
 def test_convert_counts(dcp: int, pcp: int, count: int, interleave: int) -> None:
+    """A process alone converts with counts and in place; a rank of several filters."""
     for rank in {0, dcp - 1}:
         config = engine(dcp, rank, pcp=pcp, interleave=interleave)
-        keys = convert_req_index_to_global_index.get_warmup_keys(config, block_stride_rows=64)
+        keys = published(convert_req_index_to_global_index, config, block_stride_rows=64)
         assert len(keys) == count
         assert {key.dcp_rank for key in keys if key.dcp_size > 1} <= {rank}
+        own = declared(convert_req_index_to_global_index, config, block_stride_rows=64)
+        assert len(own) == (2 if dcp == 1 else 1 + (pcp > 1))
+        assert set(own) <= set(keys)
+
+
+def test_convert_of_an_fp8_cache() -> None:
+    """Prefills read what is gathered for them: rows of a workspace, counted."""
+    bf16 = engine()
+    fp8 = dataclasses.replace(bf16, cache_config=CacheConfig(64, 4096, "fp8_ds_mla"))
+    modes = [
+        [
+            (key.has_prefill_workspace, key.count_valid)
+            for key in declared(convert_req_index_to_global_index, config, block_stride_rows=64)
+        ]
+        for config in (bf16, fp8)
+    ]
+    assert modes == [[(False, False), (False, True)], [(True, True), (False, True)]]
 
 
 @pytest.mark.parametrize(("dcp", "count"), [(1, 6), (8, 7)])
@@ -179,7 +227,7 @@ def test_a_hierarchical_sparse_cache_adds_two_keys(dcp: int, count: int) -> None
         def __getattr__(self, name: str) -> Any:
             return getattr(engine(dcp), name)
 
-    keys = convert_req_index_to_global_index.get_warmup_keys(Hierarchical(), block_stride_rows=64)
+    keys = published(convert_req_index_to_global_index, Hierarchical(), block_stride_rows=64)
     assert len(keys) == count and sum(key.has_idx_mapping for key in keys) == 2
 
 
@@ -199,7 +247,7 @@ def test_convert_keys_carry_the_row_stride_and_the_class_of_the_table() -> None:
 
 
 def test_convert_modes_in_order() -> None:
-    keys = convert_req_index_to_global_index.get_warmup_keys(engine(8, 3), block_stride_rows=64)
+    keys = published(convert_req_index_to_global_index, engine(8, 3), block_stride_rows=64)
     assert [
         (k.has_prefill_workspace, k.count_valid, k.compact_to_front, k.dcp_size, k.num_warps)
         for k in keys
@@ -215,7 +263,7 @@ def test_convert_modes_in_order() -> None:
 @pytest.mark.parametrize("dcp", [1, 2, 4, 8])
 def test_build_counts(dcp: int) -> None:
     def count(rank: int = 0, **more: Any) -> int:
-        return len(declared(build_prefill_chunk_metadata, engine(dcp, rank, **more)))
+        return len(published(build_prefill_chunk_metadata, engine(dcp, rank, **more)))
 
     assert count() == count(dcp - 1) == count(seqs=1024) == 36
     assert [count(tokens=tokens) for tokens in (1, 2, 7, 8, 9)] == [24, 24, 24, 36, 36]
@@ -226,11 +274,68 @@ def test_build_counts(dcp: int) -> None:
 
 
 def test_build_without_a_ratio_of_one() -> None:
-    keys = declared(
-        build_prefill_chunk_metadata, engine(interleave=4, compress_ratios=(4, 128), index_kpool=32)
-    )
+    config = engine(interleave=4, compress_ratios=(4, 128), index_kpool=32)
+    keys = published(build_prefill_chunk_metadata, config)
     assert {key.compress_ratio for key in keys} == {4, 128, 32}
     assert {key.dcp_interleave for key in keys} == {1}  # 4 // 4; the plain 4 is left out
+    # What a process alone passes is the plain 4.
+    assert {key.dcp_interleave for key in declared(build_prefill_chunk_metadata, config)} == {2}
+
+
+@pytest.mark.parametrize("dcp", [1, 2, 4, 8])
+def test_build_declares_the_slices_of_the_engine(dcp: int) -> None:
+    """Slices are (0, any end) and (2, 16 or 2), each behind decodes or not."""
+
+    def count(rank: int = 0, **more: Any) -> int:
+        keys = declared(build_prefill_chunk_metadata, engine(dcp, rank, **more))
+        assert {key.input_variant.is_aligned("cu_compressed_seq_lens") for key in keys} == {True}
+        return len(keys)
+
+    assert count() == count(dcp - 1) == count(seqs=1024) == 10
+    # A single request is never behind another one, and a step of one token has one slice.
+    assert count(seqs=1) == 5
+    # Few tokens are not sliced: 1, and from two on behind a decode too; neither 1 nor 16; 16.
+    assert [count(tokens=tokens) for tokens in (1, 2, 3, 15, 16, 17)] == [1, 3, 4, 4, 5, 6]
+    # 40,960 states of 4 tokens slice 8,192 queries, 1,280 of 128 do not.
+    assert count(compress_ratios=(1, 4, 128), interleave=128) == 10 + 10 + 6
+    assert count(pcp=2) == (10 if dcp == 1 else 20)
+
+
+def test_build_keys_are_among_the_published_ones() -> None:
+    for config in (engine(), engine(8, 5), engine(2, 1, interleave=128, compress_ratios=(1, 128))):
+        own = declared(build_prefill_chunk_metadata, config)
+        assert set(own) < set(published(build_prefill_chunk_metadata, config))
+
+
+def test_build_of_some_ratios_and_of_a_context_without_states() -> None:
+    config = engine(compress_ratios=(1, 4, 128))
+    keys = declared(build_prefill_chunk_metadata, config, ratios=(4,))
+    assert {key.compress_ratio for key in keys} == {4}
+    assert len(keys) == 10
+    assert isinstance(build_prefill_chunk_metadata.get_warmup_keys(config, ratios=(2**20,)), NoKeys)
+    # Turns that tear states apart: no such indexer is sharded.
+    torn = engine(2, interleave=2, compress_ratios=(1, 4))
+    assert {key.compress_ratio for key in declared(build_prefill_chunk_metadata, torn)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("max_model_len", "drafts", "width", "tokens"),
+    [(163_840, 0, 2560, 1), (64, 0, 2, 1), (64 * 17, 3, 18, 4), (163_840, 15, 2560, 16)],
+)
+def test_prepare_uniform_decode_has_one_key_of_27(
+    max_model_len: int, drafts: int, width: int, tokens: int
+) -> None:
+    config = dataclasses.replace(
+        engine(),
+        model_config=ModelConfig(max_model_len=max_model_len),
+        speculative_config=SpeculativeConfig("dspark", drafts) if drafts else None,
+    )
+    (own,) = PrepareUniformDecode.enumerate_keys(config, (), {}).declared
+    given = dict(own.recipe.arguments)
+    assert (given["block_table_stride"], given["expanded_stride"]) == (width, width)
+    assert given["tokens_per_request"] == tokens
+    wide = PrepareUniformDecode.enumerate_keys(config, (), {"as_published": True})
+    assert len(wide.declared) == wide.points == 27
 
 
 @pytest.mark.parametrize(
@@ -252,9 +357,13 @@ def test_compute_prefill_metadata_counts(seqs: int, tokens: int, count: int) -> 
     assert [key.block_size for key in keys] == [2**power for power in range(count)]
 
 
-@pytest.mark.parametrize(("dcp", "expected"), [(1, [0, 0, 4, 36, 9]), (8, [2, 3, 5, 36, 9])])
-def test_a_whole_model(dcp: int, expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("dcp", "expected", "wide"),
+    [(1, [0, 0, 2, 10, 9], [0, 0, 4, 36, 9]), (8, [2, 1, 1, 10, 9], [2, 3, 5, 36, 9])],
+)
+def test_a_whole_model(dcp: int, expected: list[int], wide: list[int]) -> None:
     assert [len(declared(kernel, engine(dcp))) for kernel in KERNELS] == expected
+    assert [len(published(kernel, engine(dcp))) for kernel in KERNELS] == wide
 
 
 def test_names() -> None:
@@ -293,7 +402,7 @@ def test_warmup_inputs_give_the_key_back(
         seen.append(dispatch(**inputs))
         return seen[-1]
 
-    keys = declared(kernel, config)
+    keys = {*declared(kernel, config), *published(kernel, config)}
     monkeypatch.setattr(kernel, "dispatch", spy)
     for key in keys:
         kernel.bound_launch(key)
@@ -319,9 +428,9 @@ def binder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @anywhere
 @each_kernel
 def test_each_key_is_one_binary(kernel: Any, config: EngineConfig, binder: None) -> None:
-    keys = declared(kernel, config)
-    texts = {bind_recipe(kernel.kernel, kernel.recipe(key)).text for key in keys}
-    assert len(texts) == len(keys)
+    for keys in (declared(kernel, config), published(kernel, config)):
+        texts = {bind_recipe(kernel.kernel, kernel.recipe(key)).text for key in keys}
+        assert len(texts) == len(keys)
 
 
 @pytest.fixture
@@ -345,7 +454,9 @@ def catch(binder: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list
 
 
 def planned(kernel: Any, config: EngineConfig) -> set[str]:
-    return {bind_recipe(kernel.kernel, kernel.recipe(key)).text for key in declared(kernel, config)}
+    """The backend keys of the published space: the calls below are those of any engine."""
+    keys = published(kernel, config)
+    return {bind_recipe(kernel.kernel, kernel.recipe(key)).text for key in keys}
 
 
 def ints(*shape: int) -> torch.Tensor:
@@ -439,7 +550,7 @@ def test_build_calls_are_declared(dcp: int, rank: int, ratio: int, catch: Any) -
 
 
 def test_build_names_the_alignments() -> None:
-    keys = declared(build_prefill_chunk_metadata, engine())
+    keys = published(build_prefill_chunk_metadata, engine())
     names = "uncompressed_seq_lens", "cu_compressed_seq_lens"
     assert {key.input_variant for key in keys} == {
         TritonPointerInputVariant(((names[0], first), (names[1], second)))

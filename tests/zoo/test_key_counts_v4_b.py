@@ -23,6 +23,7 @@ from jitwarm.config import (
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
+    SpeculativeConfig,
 )
 from jitwarm.contract import TritonPointerInputVariant
 from jitwarm.declare import NoKeys
@@ -71,10 +72,15 @@ def vision(config: EngineConfig, most_tokens: int = 1024) -> EngineConfig:
     return dataclasses.replace(config, model_config=dataclasses.replace(model, hf_config=images))
 
 
-def declared(kernel: Any, config: EngineConfig) -> list[Any]:
+def declared(kernel: Any, config: EngineConfig, **kwargs: Any) -> list[Any]:
     """The keys that a model of this configuration registers; none where the kernel says so."""
-    keys = kernel.get_warmup_keys(config)
+    keys = kernel.get_warmup_keys(config, **kwargs)
     return [] if isinstance(keys, NoKeys) else list(keys)
+
+
+def published(config: EngineConfig) -> list[Any]:
+    """The space of the engine that CombineTopkSwaIndices comes from."""
+    return declared(combine_topk_swa_indices, config, as_published=True)
 
 
 # Counts.
@@ -96,7 +102,7 @@ def declared(kernel: Any, config: EngineConfig) -> list[Any]:
 @pytest.mark.parametrize("ratios", [(1, 4, 128), V4_PRO, V4_FLASH], ids=["plain", "pro", "flash"])
 def test_combine_counts(max_model_len: int, widths: list[int], ratios: tuple[int, ...]) -> None:
     config = v4(ratios, max_model_len)
-    keys = declared(combine_topk_swa_indices, config)
+    keys = published(config)
     assert len(keys) == len(set(keys)) == 3 * (2 + len(widths))
     assert [key.top_k for key in keys[::3]] == [0, 1024, *widths]
     assert [key.compress_ratio for key in keys[::3]] == [1, 4, *[128] * len(widths)]
@@ -105,20 +111,61 @@ def test_combine_counts(max_model_len: int, widths: list[int], ratios: tuple[int
         1024,
         *(1 << (width - 1).bit_length() for width in widths),
     ]
-    assert len(declared(combine_topk_swa_indices, vision(config))) == 2 * len(keys)
+    assert len(published(vision(config))) == 2 * len(keys)
 
 
 def test_the_counts_of_real_limits() -> None:
-    counts = {
-        length: len(declared(combine_topk_swa_indices, v4((1, 4, 128), length)))
-        for length in (MILLION, 163_840, 131_072, 65_536)
-    }
-    assert counts == {MILLION: 27, 163_840: 21, 131_072: 18, 65_536: 15}
+    for count, alignments in ((published, 3), (declared_combined, 2)):
+        counts = {
+            length: len(count(v4((1, 4, 128), length)))
+            for length in (MILLION, 163_840, 131_072, 65_536)
+        }
+        selections = {MILLION: 9, 163_840: 7, 131_072: 6, 65_536: 5}
+        assert counts == {length: alignments * n for length, n in selections.items()}
+
+
+def declared_combined(config: EngineConfig) -> list[Any]:
+    """What our own steps can reach."""
+    return declared(combine_topk_swa_indices, config)
+
+
+def test_only_the_ratios_of_layers_that_are_there_are_reached() -> None:
+    """Pro's list ends with the 0 of a drafting head that is not built."""
+    config = v4(V4_PRO)
+    assert {key.compress_ratio for key in declared_combined(config)} == {1, 4, 128}
+    keys = declared(combine_topk_swa_indices, config, ratios=(4, 128))
+    assert {key.compress_ratio for key in keys} == {4, 128}
+    assert len(keys) == 2 * (1 + 7)
+    assert set(keys) < set(published(config))
+
+
+@pytest.mark.parametrize(
+    ("max_model_len", "widths"),
+    [(16_384, [128]), (16_511, [128]), (16_512, [128, 256]), (131_073, [128, 256, 512, 1024])],
+)
+def test_a_width_is_reached_by_whole_states_only(max_model_len: int, widths: list[int]) -> None:
+    keys = declared_combined(v4((128,), max_model_len))
+    assert [key.top_k for key in keys[::2]] == widths
+
+
+@pytest.mark.parametrize(
+    ("rows", "tokens", "drafts", "alignments"),
+    [(1, 8192, 0, 1), (2, 8192, 0, 2), (2, 1, 0, 1), (2, 2, 0, 2), (9, 4, 3, 1), (9, 5, 3, 2)],
+)
+def test_a_step_without_room_for_both_slices_behind_no_decode(
+    rows: int, tokens: int, drafts: int, alignments: int
+) -> None:
+    config = dataclasses.replace(
+        v4((4,)),
+        scheduler_config=SchedulerConfig(rows, tokens),
+        speculative_config=SpeculativeConfig("dspark", drafts) if drafts else None,
+    )
+    assert len(declared_combined(config)) == alignments
 
 
 def test_combine_of_other_ratios() -> None:
     def ratios_and_widths(*ratios: int) -> list[tuple[int, int]]:
-        keys = declared(combine_topk_swa_indices, v4(ratios, 2048))
+        keys = published(v4(ratios, 2048))
         return list(dict.fromkeys((key.compress_ratio, key.top_k) for key in keys))
 
     assert ratios_and_widths(0) == ratios_and_widths(1, 0) == [(1, 0)]
@@ -137,10 +184,12 @@ def test_combine_takes_window_and_images_from_the_model() -> None:
 
 def test_combine_names_the_alignments() -> None:
     names = "topk_indices", "query_start_loc", "seq_lens", "gather_lens"
-    assert [key.input_variant for key in declared(combine_topk_swa_indices, v4())[:3]] == [
+    variants = [
         TritonPointerInputVariant(tuple(zip(names, (row == "T" for row in rows), strict=True)))
         for rows in ("TTTT", "TFFT", "FFFF")
     ]
+    assert [key.input_variant for key in published(v4())[:3]] == variants
+    assert [key.input_variant for key in declared_combined(v4())[:2]] == variants[:2]
 
 
 def test_combine_says_why_it_has_no_key() -> None:
@@ -256,10 +305,11 @@ def test_each_key_is_one_binary(kernel: Any, config: EngineConfig, binder: None)
     assert len(planned(kernel, config)) == len(declared(kernel, config))
 
 
-def planned(kernel: Any, config: EngineConfig) -> dict[str, Any]:
+def planned(kernel: Any, config: EngineConfig, **kwargs: Any) -> dict[str, Any]:
     """The declared keys by their backend key."""
     return {
-        bind_recipe(kernel.kernel, kernel.recipe(key)).text: key for key in declared(kernel, config)
+        bind_recipe(kernel.kernel, kernel.recipe(key)).text: key
+        for key in declared(kernel, config, **kwargs)
     }
 
 
@@ -335,7 +385,7 @@ LAYERS = [(0, 0), (0, 1), (512, 4), *((width, 128) for width in (128, 256, 512, 
 
 @pytest.mark.parametrize("images", [False, True])
 def test_combine_calls_are_declared(images: bool, catch: Any) -> None:
-    """Two of the three alignments are reached, in each layer; no token offset matters."""
+    """Both alignments are reached, in each layer; no token offset matters."""
     config = v4(V4_FLASH, 163_840, index_topk=512)
     config = vision(config) if images else config
     seen, step = catch(combine_topk_swa_indices), Prefill(config)
@@ -348,10 +398,8 @@ def test_combine_calls_are_declared(images: bool, catch: Any) -> None:
                     if images:
                         step.combine(decodes, chunk, tokens, top_k, ratio, **step.visible(tokens))
     keys = planned(combine_topk_swa_indices, config)
-    assert set(seen) <= set(keys)
+    assert set(seen) == set(keys)
     assert len(set(seen)) == (2 if images else 1) * 2 * 7
-    missed = [key for text, key in keys.items() if text not in seen]
-    assert all(not any(aligned for _, aligned in key.input_variant.alignments) for key in missed)
 
 
 def test_combine_calls_at_every_row_of_the_variants(catch: Any) -> None:
@@ -362,7 +410,8 @@ def test_combine_calls_at_every_row_of_the_variants(catch: Any) -> None:
     odd = [tensor[1:] for tensor in (step.topk.view(-1), step.starts, step.lens, step.gather)]
     topk = odd[0][:-1023].view(-1, 1024)
     combine_topk_swa_indices(topk, *odd[1:], **given, compressed_slots=1)
-    planned_keys = planned(combine_topk_swa_indices, config)
+    assert seen[0] not in planned(combine_topk_swa_indices, config)
+    planned_keys = planned(combine_topk_swa_indices, config, as_published=True)
     assert {key.input_variant.is_aligned("topk_indices") for key in (planned_keys[seen[0]],)} == {
         False
     }

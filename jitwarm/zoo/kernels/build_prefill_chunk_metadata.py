@@ -22,24 +22,27 @@ nothing.
 
 Callers and reachable classes
 -----------------------------
-The metadata builder of a sparse indexer, once for each prefill chunk of a step. At W = 1 it
-passes the plain interleave, whose value is unused while its class still counts.
+The metadata builder of a sparse indexer, once for each slice of each prefill chunk of a step. At
+W = 1 it passes the plain interleave, whose value is unused while its class still counts.
 
 * query_start_loc_ptr: fresh: the chunk's part, rebased. Classes: aligned.
 * uncompressed_seq_lens_ptr: `seq_lens[first request : last request]`, behind the decode requests.
   Classes: both: aligned where the first request % 4 == 0.
-* cu_compressed_seq_lens_ptr: cumulative lengths of the chunk: fresh, or a slice of the step's.
-  Classes: both.
+* cu_compressed_seq_lens_ptr: cumulative lengths of the chunk, fresh. Classes: aligned.
 * row_starts_ptr: W = 1: cu_compressed_seq_lens itself; W > 1 or a global plan: fresh local sums.
-  Classes: that of cu; aligned.
+  Classes: aligned.
 * token_to_seq_ptr, cu_seqlen_ks_ptr, cu_seqlen_ke_ptr: fresh. Classes: aligned.
-* query_slice_start: 0 for the first slice, else a multiple of the slice length. Classes: 16, 2,
-  1.
-* query_slice_stop: up to the chunk's query length. Classes: 16, 2, 1.
+* query_slice_start: 0 for the first slice, else a multiple of the slice's rows, which are the
+  bound on scores // keys: 1 only if a context can have more than half of that many keys. Classes:
+  16; 2 where the longest request of a step is sliced.
+* query_slice_stop: the next start, or the chunk's end. Classes: 16, 2; 1 for one query alone.
 * dcp_rank, dcp_world_size, dcp_interleave: fixed by the configuration and the process. Classes:
   one set of classes for each ratio.
 * COMPRESS_RATIO: 1 for a plain indexer, else the ratio of the layer. Classes: the distinct ratios
-  of the model.
+  of the indexers.
+
+The engine that the kernel comes from may also slice the cumulative lengths, and declares every
+class of every bound with every interleave: `as_published=True` does so too.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
@@ -63,7 +66,11 @@ from jitwarm.contract import (
     triton_scalar_specialization_rep,
     zip_inputs,
 )
+from jitwarm.declare import NoKeys
 from jitwarm.errors import BindingError
+from jitwarm.zoo.steps.limits import Limits
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES
+from jitwarm.zoo.steps.slice_bounds import slice_classes
 
 BLOCK_SIZE = 1024
 
@@ -165,25 +172,47 @@ class BuildPrefillChunkMetadataKernel(
             ),
         )
 
-    def get_warmup_keys(self, config: Any) -> list[CompileKey]:
-        """Every class of slice bound, times the ratios of the model and the four alignments."""
-        parallel, model = config.parallel_config, config.model_config.hf_config
+    def get_warmup_keys(
+        self,
+        config: Any,
+        *,
+        ratios: Iterable[int] | None = None,
+        max_scores: int = MAX_SCORES,
+        as_published: bool = False,
+    ) -> list[CompileKey] | NoKeys:
+        """The slices that a step of this engine can have, behind decodes or not, for each ratio.
+
+        `ratios` are those of the indexers (default: all of the model), `max_scores` what bounds a
+        chunk. `as_published` gives every class of both bounds, all interleaves with all ratios and
+        the four alignments.
+        """
+        parallel = config.parallel_config
         ranks = parallel.decode_context_parallel_size
         worlds = [(parallel.dcp_rank if ranks > 1 else 0, ranks)]
         if getattr(parallel, "prefill_context_parallel_size", 1) > 1 and ranks > 1:
             worlds.append((0, 1))  # a global plan, localised nowhere
-        declared = tuple(getattr(model, "compress_ratios", None) or (1,))
-        ratios = _distinct(max(1, r) for r in (*declared, getattr(model, "index_kpool", 1)))
-        interleave = parallel.cp_kv_cache_interleave_size
+        world = zip_inputs(*({"dcp_rank": r, "dcp_world_size": w} for r, w in worlds))
+        chosen = _ratios(config) if ratios is None else _distinct(ratios)
+        if as_published:
+            return self._as_published(config, world, chosen)
+        rows = [row for ratio in chosen for row in _slices(config, ratio, max_scores)]
+        if not rows:
+            return NoKeys("no context of this engine holds a state of these ratios")
+        return self._trace_dispatch(self.dispatch)(
+            world, zip_inputs(*rows), cu_seq_lens_aligned=True
+        )
+
+    def _as_published(self, config: Any, world: Any, ratios: Iterable[int]) -> list[CompileKey]:
+        interleave = config.parallel_config.cp_kv_cache_interleave_size
         interleaves = _distinct(interleave // r for r in ratios if interleave % r == 0)
         # A slice ends anywhere up to the chunk's end: these three show each class that it can have.
         longest = min(max(config.scheduler_config.max_num_batched_tokens, 1), 8)
         return self._trace_dispatch(self.dispatch)(
-            zip_inputs(*({"dcp_rank": rank, "dcp_world_size": world} for rank, world in worlds)),
+            world,
             query_slice_start=(0, 1, 2),
             query_slice_stop=(1, 2 * longest - 1, 2 * longest),
             dcp_interleave=interleaves or (interleave,),
-            compress_ratio=ratios,
+            compress_ratio=tuple(ratios),
             seq_lens_aligned=(True, False),
             cu_seq_lens_aligned=(True, False),
         )
@@ -272,6 +301,37 @@ class BuildPrefillChunkMetadataKernel(
         }
         grid = (num_reqs,) if token_to_seq.shape[0] and num_reqs else None
         return grid, launch, (token_to_seq, cu_seqlen_ks, cu_seqlen_ke)
+
+
+def _slices(config: Any, ratio: int, max_scores: int) -> list[dict[str, object]]:
+    """One slice of each class for an indexer of this ratio, whose lengths are aligned, or not."""
+    parallel = config.parallel_config
+    interleave = parallel.cp_kv_cache_interleave_size
+    if parallel.decode_context_parallel_size > 1:
+        if interleave % ratio:
+            return []  # turns would tear states apart: no such indexer is sharded
+        interleave //= ratio
+    limits = Limits.of(config)
+    return [
+        {
+            "query_slice_start": start,
+            "query_slice_stop": stop,
+            "dcp_interleave": interleave,
+            "compress_ratio": ratio,
+            "seq_lens_aligned": aligned,
+        }
+        for aligned in (True, False)
+        for start, stop in slice_classes(
+            limits, aligned=aligned, ratio=ratio, max_scores=max_scores
+        )
+    ]
+
+
+def _ratios(config: Any) -> tuple[int, ...]:
+    """The distinct ratios of a model and its indexer's pool; 0 and 1 both compress nothing."""
+    model = config.model_config.hf_config
+    declared = tuple(getattr(model, "compress_ratios", None) or (1,))
+    return _distinct(max(1, r) for r in (*declared, getattr(model, "index_kpool", 1)))
 
 
 def _distinct(values: Iterable[int]) -> tuple[int, ...]:

@@ -31,26 +31,30 @@ Callers and reachable classes
 Every layer of an attention backend that gathers its prefill, once for each chunk of the prefill
 requests of a step. Chunks are cut at multiples of 4 requests, d decode requests with their tokens
 come first. Of the alignments of (topk_indices, query_start_loc, seq_lens, gather_lens), TTTT is
-reached where 4 divides d and TFFT elsewhere. FFFF is declared for callers that slice everything
-themselves; the chunks described here never reach it.
+reached where 4 divides d and TFFT elsewhere. `as_published=True` declares FFFF besides, for callers
+that slice everything themselves, and every ratio and width that the model's numbers name, as the
+engine does that the kernel comes from.
 
 * topk_indices_ptr: `topk_buffer[first token:last]`, a row is C elements; of layers that attend to
   all states `[:, :TOP_K]` of a wider buffer. Classes: aligned where 4 divides the row length, as
   index_topk and 128 do.
 * query_start_loc_ptr, seq_lens_ptr: the step's, `[d + first request : d + last (+ 1)]`. Classes:
-  both, and always the same one: aligned where 4 divides d.
+  both, and always the same one: aligned where 4 divides d. A step of one request has no d.
 * gather_lens_ptr: fresh, of the prefill requests only, `[first request:last]`. Classes: aligned.
 * left_visible_ptr, right_visible_ptr: text: topk_indices stands in; images: the step's own,
   `[first token:last]`, at any offset. Classes: alignment is not specialised.
 * indices_ptr, lens_ptr: fresh, or scratch from its start. Classes: aligned.
 * two row strides, slots_per_request, compressed_slots: any. Classes: i32, unspecialised.
 * TOP_K, COMPRESS_RATIO, PADDED_TOP_K: fixed by the layer; a ratio that attends to all states takes
-  the widths 128, 256, 512, ... up to the longest context's. Classes: those.
+  the narrowest of the widths 128, 256, 512, ... up to the longest context's that holds the states
+  of the chunk's longest request. Classes: those, of the ratios that layers have: the list of a
+  model may go on with a drafting head that is not built.
 * WINDOW_SIZE: fixed by the model. Classes: one.
 * IMAGE_WIDTH: 0 for a batch without images, else the tokens of the largest image. Classes: 0; both
   for a vision model.
 
-Not declared, and compiled on first use: gather_lens sliced where its number of requests is no
+Not declared, and compiled on first use: topk_indices with rows that are no multiple of 4 entries
+(FTTT, FFFT), gather_lens sliced where its number of requests is no
 multiple of 4 (TTTF, TFFF), and outputs that are slices at odd offsets.
 """
 
@@ -60,6 +64,7 @@ multiple of 4 (TTTF, TFFF), and outputs that are slices at odd offsets.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +87,9 @@ INDEXER_RATIO = 4  # layers of this ratio select states; those of a larger one a
 ROW_STEP = 128  # row widths are multiples of it
 DEFAULT_WINDOW = 128
 POINTERS = ("topk_indices", "query_start_loc", "seq_lens", "gather_lens")
-ALIGNMENTS = ((True, True, True, True), (True, False, False, True), (False, False, False, False))
+Alignment = tuple[bool, bool, bool, bool]
+WHOLE, BEHIND_DECODES = (True, True, True, True), (True, False, False, True)
+PUBLISHED_ALIGNMENTS = (WHOLE, BEHIND_DECODES, (False, False, False, False))
 
 
 @triton.jit(
@@ -182,7 +189,7 @@ class CombineTopkSwaIndicesKernel(TritonJitKernel["CombineTopkSwaIndicesKernel.C
         compress_ratio: int,
         window_size: int,
         image_width: int,
-        aligned: tuple[bool, bool, bool, bool],
+        aligned: Alignment,
     ) -> CompileKey:
         """The key of a launch whose topk_indices have rows of `topk_width`.
 
@@ -206,28 +213,36 @@ class CombineTopkSwaIndicesKernel(TritonJitKernel["CombineTopkSwaIndicesKernel.C
             TritonPointerInputVariant(tuple(zip(POINTERS, aligned, strict=True))),
         )
 
-    def get_warmup_keys(self, config: Any) -> list[CompileKey] | NoKeys:
-        """Every width of every compress ratio, with and without images, in three alignments."""
-        model = config.model_config.hf_config
-        if config.scheduler_config.max_num_batched_tokens <= 0:
+    def get_warmup_keys(
+        self, config: Any, *, ratios: tuple[int, ...] | None = None, as_published: bool = False
+    ) -> list[CompileKey] | NoKeys:
+        """Every width of every compress ratio, with and without images, in each alignment.
+
+        `ratios` are those of the layers that are there (default: all that the model names).
+        `as_published` is the space of the engine that the kernel comes from; see the module's text.
+        """
+        model, scheduler = config.model_config.hf_config, config.scheduler_config
+        if scheduler.max_num_batched_tokens <= 0:
             return NoKeys("a step has no tokens (max_num_batched_tokens)")
-        ratios = sorted({max(1, ratio) for ratio in getattr(model, "compress_ratios", None) or ()})
+        named = getattr(model, "compress_ratios", None) or ()
+        distinct = sorted({max(1, one) for one in (named if ratios is None else ratios)})
         index_topk = getattr(model, "index_topk", 0)
-        if not ratios or index_topk <= 0:
+        if not distinct or index_topk <= 0:
             return NoKeys("the model does not compress its cache (compress_ratios, index_topk)")
         max_model_len = config.model_config.max_model_len
         has_vision = getattr(model, "vision_n_layers", 0) > 0
+        selections = published_selections if as_published else reached_selections
         return self._trace_dispatch(self.dispatch)(
             zip_inputs(
                 *(
                     {"compress_ratio": ratio, "top_k": top_k, "topk_width": top_k or index_topk}
-                    for ratio in ratios
-                    for top_k in _selections(ratio, index_topk, max_model_len)
+                    for ratio in distinct
+                    for top_k in selections(ratio, index_topk, max_model_len)
                 )
             ),
             window_size=getattr(model, "sliding_window", 0) or DEFAULT_WINDOW,
             image_width=(0, model.vision_max_n_token) if has_vision else (0,),
-            aligned=ALIGNMENTS,
+            aligned=PUBLISHED_ALIGNMENTS if as_published else _alignments(config),
         )
 
     def warmup_inputs(self, key: CompileKey) -> dict[str, Any]:
@@ -343,7 +358,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.dtype is torch.int32 and (tensor.stride(-1) == 1 or tensor.numel() == 0)
 
 
-def _selections(ratio: int, index_topk: int, max_model_len: int) -> list[int]:
+def published_selections(ratio: int, index_topk: int, max_model_len: int) -> list[int]:
     """The top-k values of a ratio: nothing, what the indexer selects, or widths for all states."""
     if ratio == 1:
         return [0]
@@ -355,6 +370,22 @@ def _selections(ratio: int, index_topk: int, max_model_len: int) -> list[int]:
     while widths[-1] < widest:
         widths.append(min(2 * widths[-1], widest))
     return widths
+
+
+def reached_selections(ratio: int, index_topk: int, max_model_len: int) -> list[int]:
+    """Of these, the ones that some length needs: only whole states count."""
+    widths = published_selections(ratio, index_topk, max_model_len)
+    return widths[:1] + [
+        wide for narrow, wide in itertools.pairwise(widths) if max_model_len // ratio > narrow
+    ]
+
+
+def _alignments(config: Any) -> tuple[Alignment, ...]:
+    """Those of a step: behind decodes, where it has room for a decode and a prefill."""
+    scheduler, drafts = config.scheduler_config, getattr(config, "speculative_config", None)
+    query_len = 1 + (drafts.num_speculative_tokens if drafts else 0)
+    both = scheduler.max_num_seqs > 1 and scheduler.max_num_batched_tokens > query_len
+    return (WHOLE, BEHIND_DECODES) if both else (WHOLE,)
 
 
 combine_topk_swa_indices = CombineTopkSwaIndicesKernel()

@@ -253,7 +253,9 @@ class CompressedSlotMappingKernel(TritonJitKernel["CompressedSlotMappingKernel.C
             "TILE": key.tile,
         }
         grid = (num_reqs + 1,) if out.shape[0] else None
-        return grid, launch, out if out.shape[0] == num_tokens else out[:num_tokens]
+        if out.shape[0] > num_tokens and isinstance(out, torch.Tensor):  # a stand-in stays whole
+            out = out[:num_tokens]
+        return grid, launch, out
 
 
 compressed_slot_mapping = CompressedSlotMappingKernel()

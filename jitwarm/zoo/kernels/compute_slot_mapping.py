@@ -207,14 +207,39 @@ def compute_slot_mapping(
             "and slot_mapping int64 [T or more], and block_table int32 [Q or more, width] with "
             "columns side by side; got " + ", ".join(f"{t.dtype} {list(t.shape)}" for t in tensors)
         )
-    _compute_slot_mapping[(num_reqs + 1,)](
-        num_tokens,
-        slot_mapping.shape[0],
-        query_start_loc,
-        positions,
-        block_table,
-        block_table.stride(0),
-        slot_mapping,
-        **constants,
-    )
+    arguments = _arguments(query_start_loc, positions, block_table, slot_mapping)
+    _compute_slot_mapping[(num_reqs + 1,)](*arguments.values(), **constants)
     return slot_mapping
+
+
+def slot_mapping_launch(
+    query_start_loc: Any,
+    positions: Any,
+    block_table: Any,
+    slot_mapping: Any,
+    *,
+    kv_cache_block_size: int,
+    total_cp_world_size: int = 1,
+    total_cp_rank: int = 0,
+    cp_kv_cache_interleave_size: int = 1,
+) -> dict[str, Any]:
+    """The launch that `compute_slot_mapping` makes of these arguments: tensors, or stand-ins."""
+    constants = _constants(
+        kv_cache_block_size, total_cp_world_size, total_cp_rank, cp_kv_cache_interleave_size
+    )
+    return _arguments(query_start_loc, positions, block_table, slot_mapping) | constants
+
+
+def _arguments(
+    query_start_loc: Any, positions: Any, block_table: Any, slot_mapping: Any
+) -> dict[str, Any]:
+    """Everything but the constants, in the order of the kernel."""
+    return {
+        "num_tokens": positions.shape[0],
+        "max_num_tokens": slot_mapping.shape[0],
+        "query_start_loc_ptr": query_start_loc,
+        "positions_ptr": positions,
+        "block_table_ptr": block_table,
+        "block_table_stride": block_table.stride(0),
+        "slot_mapping_ptr": slot_mapping,
+    }

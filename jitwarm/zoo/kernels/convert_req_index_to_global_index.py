@@ -44,8 +44,12 @@ multiple of 128, so that rows of token_indices and out would be aligned at every
 * block_table_stride0: row stride of the table, fixed by the configuration. Classes: one class.
 * block_table_stride1, token_indices_stride1, out_stride1: 1. Classes: 1.
 * token_indices_stride0, out_stride0: K. Classes: 16.
-* BLOCK_SIZE ... NUM_TOPK_TOKENS: five sets with W > 1, four without, see `get_warmup_keys`.
+* BLOCK_SIZE ... NUM_TOPK_TOKENS: W > 1: one set, filtered and counted. W = 1: two, counted for a
+  step of decodes alone; with prefills in place, or into a workspace where the cache is fp8.
   Classes: those.
+
+The engine that the kernel comes from declares the modes of all its backends and caches, five sets
+with W > 1 and four without: `as_published=True` does so too.
 
 Not declared, and compiled on first use: a req_id sliced at an offset that is no multiple of 4 (not
 aligned), and filtering by rank without counting (`filter_dcp(..., compact=False)` without counts).
@@ -74,6 +78,7 @@ from jitwarm.contract import (
 from jitwarm.declare import NoKeys
 from jitwarm.errors import BindingError
 from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
+from jitwarm.zoo.kernels.convert_req_index_modes import launch_modes
 
 TILE = 128
 LARGEST_PADDED_TILE = 4096  # beyond it a whole row is one tile only if its length is a power of two
@@ -248,42 +253,33 @@ class ConvertReqIndexToGlobalIndexKernel(
         )
 
     def get_warmup_keys(
-        self, config: Any, *, block_stride_rows: int | None = None
+        self,
+        config: Any,
+        *,
+        block_stride_rows: int | None = None,
+        prefills: bool = True,
+        as_published: bool = False,
     ) -> list[CompileKey] | NoKeys:
         """The keys of a cache group whose blocks take `block_stride_rows` rows (default: no gap).
 
-        A hierarchical sparse cache (`config.hierarchical_sparse_config` set) adds the two keys with
-        an index map.
+        `prefills` says whether any prefill selects. `as_published` gives the modes of every backend
+        and cache. Prefill context parallelism adds one with a workspace, a hierarchical sparse
+        cache (`config.hierarchical_sparse_config` set) two with an index map.
         """
         parallel, model = config.parallel_config, config.model_config
         topk = getattr(model.hf_config, "index_topk", 0)
         block_size = config.cache_config.block_size
         if topk <= 0:
             return NoKeys("the model has no sparse indexer (index_topk)")
-        ranks = parallel.decode_context_parallel_size
-        spread = (
-            ranks,
-            parallel.dcp_rank if ranks > 1 else 0,
-            parallel.cp_kv_cache_interleave_size,
-        )
-        alone = (1, 0, 1)
-        modes = [  # prefill workspace, index map, count, compact, how tokens are spread
-            (False, False, False, False, alone),
-            (False, False, True, True, alone),
-            (True, False, True, True, alone),
-            (False, False, True, False, spread),
-            (False, False, True, ranks > 1, spread),
-        ]
-        if getattr(parallel, "prefill_context_parallel_size", 1) > 1 and ranks > 1:
-            modes.append((True, False, True, True, spread))
-        if getattr(config, "hierarchical_sparse_config", None) is not None:
-            modes += [(False, True, False, False, alone), (False, True, True, True, alone)]
+        modes = launch_modes(config, prefills=prefills, as_published=as_published)
         return self._trace_dispatch(self.dispatch)(
-            zip_inputs(*map(_mode_inputs, modes)),
+            zip_inputs(*modes),
             block_size=block_size,
             block_stride_rows=block_size if block_stride_rows is None else block_stride_rows,
             num_topk_tokens=topk,
-            block_table_stride=block_table_width(model.max_model_len, block_size, ranks),
+            block_table_stride=block_table_width(
+                model.max_model_len, block_size, parallel.decode_context_parallel_size
+            ),
         )
 
     def warmup_inputs(self, key: CompileKey) -> dict[str, Any]:
@@ -371,19 +367,6 @@ def tiling(num_topk_tokens: int, counting: bool) -> tuple[int, int, bool]:
     if counting and (padded == num_topk_tokens or padded <= LARGEST_PADDED_TILE):
         return padded, 8, True
     return TILE, 4, False
-
-
-def _mode_inputs(mode: tuple[bool, bool, bool, bool, tuple[int, int, int]]) -> dict[str, object]:
-    prefill, mapping, count, compact, (size, rank, interleave) = mode
-    return {
-        "has_prefill_workspace": prefill,
-        "has_idx_mapping": mapping,
-        "count_valid": count,
-        "compact_to_front": compact,
-        "dcp_size": size,
-        "dcp_rank": rank,
-        "dcp_interleave": interleave,
-    }
 
 
 convert_req_index_to_global_index = ConvertReqIndexToGlobalIndexKernel()

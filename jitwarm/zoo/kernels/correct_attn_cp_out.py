@@ -33,8 +33,8 @@ group).
   is 1, any other is 2.
 * HEAD_DIM, N_ROUNDED, IS_BASE_E: fixed by the model and the attention backend. Classes: one set.
 
-The declared space holds the lse_idx of every rank, so a process reaches one third to one half of
-its keys.
+The engine that the kernel comes from declares the lse_idx of every rank, and as many tokens as a
+step has: `as_published=True` does so too. A process is one rank, and corrects its decode tokens.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
@@ -186,12 +186,14 @@ class CorrectAttnCPOutKernel(TritonJitKernel["CorrectAttnCPOutKernel.CompileKey"
         head_dim: int | None = None,
         is_base_e: bool | None = None,
         gathered_heads: int | None = None,
+        as_published: bool = False,
     ) -> list[CompileKey] | NoKeys:
-        """The keys of contiguous outputs and lses of up to `max_num_batched_tokens` tokens.
+        """The keys of contiguous outputs and lses of this rank's decode tokens, one a request.
 
         `num_heads` are the heads of a rank (default: heads / TP), of which the tensor has W times
         as many, unless `gathered_heads` says how many it has. `output_dtype` is by default the
         model's, `head_dim` the model's v_head_dim, and both bases are declared by default.
+        `as_published` gives every rank's keys, of up to `max_num_batched_tokens` tokens.
         """
         parallel, model = config.parallel_config, config.model_config
         ranks = parallel.decode_context_parallel_size
@@ -202,6 +204,8 @@ class CorrectAttnCPOutKernel(TritonJitKernel["CorrectAttnCPOutKernel.CompileKey"
         heads = num_heads * ranks if gathered_heads is None else gathered_heads
         # Classes repeat, so more tokens than one period bring no new one.
         tokens = min(ALIGNMENT_PERIOD, config.scheduler_config.max_num_batched_tokens)
+        if not as_published:
+            tokens = min(tokens, config.scheduler_config.max_num_seqs)
         if tokens <= 0 or heads <= 0:
             return NoKeys(f"no tokens or no heads to correct ({tokens} tokens, {heads} heads)")
         dim = model.hf_config.v_head_dim if head_dim is None else head_dim
@@ -222,7 +226,7 @@ class CorrectAttnCPOutKernel(TritonJitKernel["CorrectAttnCPOutKernel.CompileKey"
 
         return self._trace_dispatch(of_batch)(
             num_tokens=WarmupIntRange(1, tokens + 1),
-            lse_idx=WarmupIntRange(0, ranks),
+            lse_idx=WarmupIntRange(0, ranks) if as_published else parallel.dcp_rank,
             is_base_e=(True, False) if is_base_e is None else is_base_e,
         )
 

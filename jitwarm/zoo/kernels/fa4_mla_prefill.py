@@ -14,26 +14,32 @@ Callers and reachable classes
 Each MLA layer: once for the new tokens, once for each chunk of context. What the library keys on:
 
 * q, k, v: fresh, v a slice with a stride of nope + V a head. Classes: the dtype, both head dims.
-* causal, return_lse: all four combinations are declared. Classes: 4.
-* max_q, max_k, the batch: on SM100 one or two query tiles, persistent or not, split or not. A
-  batch of more than 256 prefills would be another class, which is not declared: it takes a table
-  of requests. With splits two helpers: a schedule, keyed on the warps that the batch takes, and a
-  combine kernel, on the next power of two of the splits (at least 32; 16 up to 64 values).
+* causal, return_lse: (True, False), (True, True) and (False, True): a context without log-sum-exps
+  could not be merged. Classes: 3.
+* max_q, max_k, the batch: one or more tiles of queries; a batch of more than 256 prefills, which
+  takes a table of requests. On SM100 also one or two tiles an item, split or not. With splits two
+  helpers: a schedule, keyed on the warps that the batch takes, and a combine kernel, on the next
+  power of two of the splits (at least 32; 16 up to 64 values).
 * num_splits: 0 lets the library choose, 1 (batch-invariant) does not. On SM90 the library splits
   never, whatever is asked.
 
 The declared keys are probes, points whose calls reach binaries: the library's own key is coarser.
-By default they are the probes of the engine that the kernel comes from. On SM100 these miss
-classes that long prompts, full devices and few heads do need; `all_classes=True` adds them:
+There is one for each way in which the library cuts up a launch that the limits of the engine admit
+(`fa4_mla_launches`). With `as_published=True` they are the probes of the engine that the kernel
+comes from, which are the same for all limits. These have launches without a mask and without
+log-sum-exps, which no step makes, and on SM100 miss what long prompts, full devices, few heads and
+large batches need:
 
 * more queries than two tiles (over 256 tokens): not persistent, unlike one and two tiles;
 * few splits of a long context (64 key tiles a split), where one head dim serves all of q, k and v;
 * head dim 256 where the heads of a batch fill the device: no pair of SMs shares a tile;
-* helpers of up to 4 heads, whose batches are split in more ways than two: one probe for each.
+* helpers of up to 4 heads, whose batches are split in more ways than two;
+* more than 256 prefills.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +54,12 @@ from jitwarm.contract import NoKeys, zip_inputs
 from jitwarm.declare import TensorSpec
 from jitwarm.declare.tensor import dtype_name
 from jitwarm.errors import BindingError
-from jitwarm.zoo.kernels.fa4_mla_splits import row, split_rows
+from jitwarm.zoo.kernels.fa4_mla_launches import PrefillLimits, launch_of_each_cut
+from jitwarm.zoo.kernels.fa4_mla_splits import Attention
 
 Shape = tuple[int, int, int]
 PROBES = ((1, 128), (129, 512), (1, 4096), (129, 4096), (1, 8192), (129, 8192))
-FULL = 128  # heads of a batch that fill a device of up to 256 SMs
+CONTEXT_ROWS = 65536  # keys of a context in one launch, unless a registration says otherwise
 LIBRARY_VERSION = 4
 
 
@@ -115,48 +122,46 @@ class FA4MLAPrefillKernel(FA4JitKernel["FA4MLAPrefillKernel.CompileKey"]):
         )
 
     def get_warmup_keys(
-        self, config: Any, *, batch_invariant: bool | None = None, all_classes: bool = False
+        self,
+        config: Any,
+        *,
+        batch_invariant: bool | None = None,
+        longest: int | None = None,
+        contexts: int = CONTEXT_ROWS,
+        as_published: bool = False,
     ) -> list[CompileKey] | NoKeys:
         """The probes of this device.
 
         `batch_invariant` forbids splits, whose number depends on the batch (default: the
-        configuration's option of that name, else False). `all_classes` adds the probes of classes
-        that the default ones miss (see above).
+        configuration's option of that name, else False). `longest` is the most tokens of a request
+        that is served densely, its context included (default: the model's limit), `contexts` the
+        most keys of a context in one launch. `as_published` declares the probes of the engine that
+        the kernel comes from (see above), whatever the limits.
         """
         hf = config.model_config.hf_config
-        heads = hf.num_attention_heads // config.parallel_config.tensor_parallel_size
-        qk, v = hf.qk_nope_head_dim + hf.qk_rope_head_dim, hf.v_head_dim
         arch = device.current().arch
         if batch_invariant is None:
             batch_invariant = bool(dict(config.options).get("batch_invariant", False))
-        if heads <= 0:
-            return NoKeys(f"no heads on this rank ({heads})")
-        if not _has_kernel(arch, qk, v):
-            return NoKeys(f"flash-attn-4 has no kernel for head dims ({qk}, {v}) on {arch}")
-        if arch.startswith("sm12") and not batch_invariant:
-            return NoKeys(f"flash-attn-4 cannot split on {arch}: batch-invariant mode only")
-        splits_allowed = not batch_invariant
-        dtype = dtype_name(config.model_config.dtype)
-
-        longest = 512 if batch_invariant else 4096 if arch == "sm90" or qk == v else 8192
-        rows = [row(q, k) for q, k in PROBES if k <= longest]
-        if all_classes and arch.startswith(("sm10", "sm11")):
-            full = -(-FULL // heads)
-            rows.append(row(257, 512))
-            if splits_allowed:
-                rows += split_rows(rows, heads, qk, v, library.num_sms())
-            rows += [row(1, 128, full)] * (full > 1)
-
+        if reason := _no_kernel(config, arch, may_split=not batch_invariant):
+            return NoKeys(reason)
+        if as_published:
+            qk, v = hf.qk_nope_head_dim + hf.qk_rope_head_dim, hf.v_head_dim
+            most = 512 if batch_invariant else 4096 if arch == "sm90" or qk == v else 8192
+            rows = [
+                {"max_q": q, "max_k": k, "batch": 1, "causal": causal, "return_lse": lse}
+                for q, k in PROBES
+                if k <= most
+                for causal in (False, True)
+                for lse in (False, True)
+            ]
+        else:
+            limits = prefill_limits(config, longest, contexts)
+            if min(limits.requests, limits.tokens, limits.longest) <= 0:
+                return NoKeys(f"no prefill is possible ({limits})")
+            attention = attention_of(config, may_split=not batch_invariant)
+            rows = [dataclasses.asdict(one) for one in launch_of_each_cut(attention, limits)]
         return self._trace_dispatch(self.dispatch)(
-            zip_inputs(*rows),
-            num_heads=heads,
-            qk_nope_head_dim=hf.qk_nope_head_dim,
-            qk_head_dim=qk,
-            v_head_dim=v,
-            dtype=dtype if dtype in {"bfloat16", "float16"} else "bfloat16",
-            causal=(False, True),
-            return_lse=(False, True),
-            num_splits=1 if batch_invariant else 0,
+            zip_inputs(*rows), **constants(config), num_splits=1 if batch_invariant else 0
         )
 
     def recipe(self, key: CompileKey) -> FA4Recipe:
@@ -264,6 +269,54 @@ def _arguments(
 def _allowed(num_splits: int) -> int:
     """What to ask of the library: where it cannot split, letting it choose fails."""
     return num_splits if device.current().arch.startswith(("sm10", "sm11")) else 1
+
+
+def constants(config: Any) -> dict[str, Any]:
+    """The inputs of `dispatch` that a configuration fixes."""
+    hf = config.model_config.hf_config
+    dtype = dtype_name(config.model_config.dtype)
+    return {
+        "num_heads": hf.num_attention_heads // config.parallel_config.tensor_parallel_size,
+        "qk_nope_head_dim": hf.qk_nope_head_dim,
+        "qk_head_dim": hf.qk_nope_head_dim + hf.qk_rope_head_dim,
+        "v_head_dim": hf.v_head_dim,
+        "dtype": dtype if dtype in {"bfloat16", "float16"} else "bfloat16",
+    }
+
+
+def attention_of(config: Any, *, may_split: bool) -> Attention:
+    """What is the same in all launches of a configuration on the current device.
+
+    Needs the library where the number of SMs matters.
+    """
+    fixed, arch = constants(config), device.current().arch
+    sms = library.num_sms() if arch.startswith(("sm10", "sm11")) else 0
+    dims = fixed["qk_head_dim"], fixed["v_head_dim"]
+    return Attention(fixed["num_heads"], *dims, arch, sms, may_split)
+
+
+def prefill_limits(config: Any, longest: int | None, contexts: int) -> PrefillLimits:
+    """The limits of the engine's prefills; see `get_warmup_keys` for `longest` and `contexts`."""
+    scheduler, most = config.scheduler_config, config.model_config.max_model_len
+    return PrefillLimits(
+        scheduler.max_num_seqs,
+        scheduler.max_num_batched_tokens,
+        most if longest is None else min(longest, most),
+        contexts,
+    )
+
+
+def _no_kernel(config: Any, arch: str, *, may_split: bool) -> str:
+    """Why there is no kernel for a configuration; empty if there is one."""
+    fixed = constants(config)
+    heads, dims = fixed["num_heads"], (fixed["qk_head_dim"], fixed["v_head_dim"])
+    if heads <= 0:
+        return f"no heads on this rank ({heads})"
+    if not _has_kernel(arch, *dims):
+        return f"flash-attn-4 has no kernel for head dims {dims} on {arch}"
+    if arch.startswith("sm12") and may_split:
+        return f"flash-attn-4 cannot split on {arch}: batch-invariant mode only"
+    return ""
 
 
 def _has_kernel(arch: str, qk: int, v: int) -> bool:

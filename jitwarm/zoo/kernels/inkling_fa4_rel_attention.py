@@ -27,7 +27,8 @@ Each attention layer of the model, once a step. What the library keys on:
   multiples of 16 bytes; block_size is reachable through "128 or not" only. Classes: one a model.
 * rel_logits: fresh, contiguous. Classes: its dtype.
 * block_table, kv_lens, cu_q: the first rows of the runner's buffers. Classes: one.
-* max_query_len: as its bucket. Classes: whether the bucket times g is at most one tile of queries
+* max_query_len: as its bucket, of up to the new tokens of a step or the longest context. Classes:
+  whether the bucket times g is at most one tile of queries
   (128 rows, or 256 on SM100, where it is two bits).
 * num_reqs: more than 256 or not; with splits, the warps of the schedule kernel.
 * max_kv_len: the layer's limit. Classes: through the number of splits: one, or the power of two
@@ -135,7 +136,7 @@ class InklingFA4RelAttentionKernel(FA4JitKernel["InklingFA4RelAttentionKernel.Co
 
         Raises `DeclarationError` for heads that the ranks cannot share out.
         """
-        hf, cache = config.model_config.hf_config, config.cache_config
+        cache = config.cache_config
         requests = config.scheduler_config.max_num_seqs
         tokens = config.scheduler_config.max_num_batched_tokens
         arch = device.current().arch
@@ -149,37 +150,38 @@ class InklingFA4RelAttentionKernel(FA4JitKernel["InklingFA4RelAttentionKernel.Co
                 f"flash-attn-4 takes one dtype for queries and cache; the cache is "
                 f"{cache.cache_dtype}, the model {dtype}"
             )
-        ranks = config.parallel_config.tensor_parallel_size
-        rows = zip_inputs(
-            {
-                "is_local": False,
-                "num_kv_heads": self._heads_of_a_rank(hf, hf.num_key_value_heads, ranks),
-                "rel_extent": hf.rel_extent,
-                "max_kv_len": config.model_config.max_model_len,
-            },
-            {
-                "is_local": True,
-                "num_kv_heads": self._heads_of_a_rank(hf, hf.local_num_key_value_heads, ranks),
-                "rel_extent": hf.sliding_window,
-                "max_kv_len": hf.sliding_window,
-            },
-        )
+        longest = min(tokens, config.model_config.max_model_len)
 
         def fits(query_len: int, num_reqs: int) -> bool:
             return bool(query_len + num_reqs <= tokens + 1)
 
         return self._trace_dispatch(self.dispatch)(
-            rows,
-            num_heads=hf.num_attention_heads // ranks,
-            head_dim=hf.head_dim,
-            dtype=dtype,
-            kv_dtype=dtype,
-            block_size=cache.block_size,
-            can_split=_can_split(arch),
-            query_len=WarmupIntRange(1, tokens + 1, advance=next_query_len),
+            zip_inputs(*(self.layer_inputs(config, is_local=local) for local in (False, True))),
+            query_len=WarmupIntRange(1, longest + 1, advance=next_query_len),
             num_reqs=WarmupIntRange(1, requests + 1),
             _when=fits,
         )
+
+    def layer_inputs(self, config: Any, *, is_local: bool) -> dict[str, Any]:
+        """The inputs of `dispatch` that a configuration fixes for one kind of layers.
+
+        Raises `DeclarationError` for heads that the ranks cannot share out.
+        """
+        hf, ranks = config.model_config.hf_config, config.parallel_config.tensor_parallel_size
+        kv_heads = hf.local_num_key_value_heads if is_local else hf.num_key_value_heads
+        dtype = dtype_name(config.model_config.dtype)
+        return {
+            "is_local": is_local,
+            "num_heads": hf.num_attention_heads // ranks,
+            "num_kv_heads": self._heads_of_a_rank(hf, kv_heads, ranks),
+            "head_dim": hf.head_dim,
+            "rel_extent": hf.sliding_window if is_local else hf.rel_extent,
+            "dtype": dtype,
+            "kv_dtype": dtype,
+            "block_size": config.cache_config.block_size,
+            "max_kv_len": hf.sliding_window if is_local else config.model_config.max_model_len,
+            "can_split": _can_split(device.current().arch),
+        }
 
     def recipe(self, key: CompileKey) -> FA4Recipe:
         """A call of this key with few tokens: the library keys on the limits, which are arguments

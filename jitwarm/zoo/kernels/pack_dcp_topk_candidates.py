@@ -154,8 +154,10 @@ class PackDCPTopkCandidatesKernel(TritonJitKernel["PackDCPTopkCandidatesKernel.C
             dcp_rank, dcp_world_size, cp_interleave, has_row_starts, topk, BLOCK_SIZE
         )
 
-    def get_warmup_keys(self, config: Any) -> list[CompileKey] | NoKeys:
-        """Both keys of this rank: with row starts (prefill) and without (decode)."""
+    def get_warmup_keys(self, config: Any, *, prefills: bool = True) -> list[CompileKey] | NoKeys:
+        """Both keys of this rank: without row starts (decode) and with them (prefill), if any
+        prefill selects.
+        """
         parallel, model = config.parallel_config, config.model_config.hf_config
         world_size = parallel.decode_context_parallel_size
         if world_size <= 1:
@@ -174,7 +176,7 @@ class PackDCPTopkCandidatesKernel(TritonJitKernel["PackDCPTopkCandidatesKernel.C
             dcp_rank=parallel.dcp_rank,
             dcp_world_size=world_size,
             cp_interleave=interleave // pool,
-            has_row_starts=(False, True),
+            has_row_starts=(False, True) if prefills else False,
             topk=topk,
         )
 

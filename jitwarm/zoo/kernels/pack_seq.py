@@ -227,3 +227,24 @@ def pack_seq(
         grid = (n_seqs, triton.cdiv(max_len, BLOCK_T), triton.cdiv(row_size, BLOCK_D))
         _pack_seq[grid](x.contiguous(), counts, out, n_rows, row_size, max_len, **constants)
     return out
+
+
+def pack_seq_launch(
+    x: Any, lengths: Any, out: Any, *, pad_value: float = -math.inf
+) -> dict[str, Any] | None:
+    """The launch that `pack_seq` makes of contiguous tensors or stand-ins, lengths int32; None
+    where it makes none.
+    """
+    n_seqs, max_len = out.shape[:2]
+    row_size = math.prod(x.shape[1:])
+    if not (n_seqs and max_len and row_size):
+        return None
+    return {
+        "x_ptr": x,
+        "lengths_ptr": lengths,
+        "out_ptr": out,
+        "n_rows": x.shape[0],
+        "row_size": row_size,
+        "max_len": max_len,
+        **_constants(x.dtype, pad_value),
+    }

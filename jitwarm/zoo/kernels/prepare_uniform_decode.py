@@ -25,7 +25,8 @@ are equal. Decodes come first in the batch, so each slice is the start of its bu
     expanded_stride     width of the builder's buffer, fixed: one of 1, 2, 16
     tokens_per_request  1 to 1 + speculative tokens: 1, 2, and 16 where it is a multiple of 16
 
-The declaration has all 27 combinations for any configuration; one engine reaches 1 to 3 of them.
+All three integers follow from the configuration, so an engine has one key. The engine that the
+kernel comes from declares all 27 combinations; `as_published=True` does so too.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
@@ -43,6 +44,7 @@ import triton.language as tl
 from jitwarm.contract import WarmupChoices
 from jitwarm.declare import TensorSpec, declare, launch
 from jitwarm.errors import BindingError
+from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
 
 _CONSTANTS: dict[str, Any] = {"BLOCK_SIZE": 1024}
 
@@ -78,17 +80,33 @@ def _prepare_uniform_decode(
 
 
 @declare(_prepare_uniform_decode)
-def PrepareUniformDecode() -> Iterator[Any]:
-    """Every class of the three integers; nothing depends on the configuration."""
+def PrepareUniformDecode(config: Any, *, as_published: bool = False) -> Iterator[Any]:
+    """The one key of an engine: the table of the indexer's group and a buffer of the same width,
+    and a decode row's new tokens.
+
+    `as_published` gives every class of the three integers, whatever the configuration.
+    """
+    width: Any
+    tokens: Any
+    if as_published:
+        width = tokens = WarmupChoices(1, 2, 16)
+    else:
+        width = block_table_width(
+            config.model_config.max_model_len,
+            config.cache_config.block_size,
+            config.parallel_config.decode_context_parallel_size,
+        )
+        drafts = getattr(config, "speculative_config", None)
+        tokens = 1 + (drafts.num_speculative_tokens if drafts else 0)
     yield launch(
         seq_lens_ptr=TensorSpec("int32"),
         block_table_ptr=TensorSpec("int32"),
-        block_table_stride=WarmupChoices(1, 2, 16),
+        block_table_stride=width,
         decode_seq_lens_ptr=TensorSpec("int32"),
         expanded_block_table_ptr=TensorSpec("int32"),
-        expanded_stride=WarmupChoices(1, 2, 16),
+        expanded_stride=width,
         decode_lens_ptr=TensorSpec("int32"),
-        tokens_per_request=WarmupChoices(1, 2, 16),
+        tokens_per_request=tokens,
         **_CONSTANTS,
     )
 
@@ -134,15 +152,60 @@ def prepare_uniform_decode(
             + ", ".join(f"{t.dtype} {list(t.shape)}" for t in tensors)
         )
     if num_tokens:
-        _prepare_uniform_decode[(num_tokens,)](
+        arguments = _arguments(
             seq_lens,
             block_table,
-            block_table.stride(0),
             decode_seq_lens,
             expanded_block_table,
-            width,  # the row stride, because the table is contiguous
             decode_lens,
             tokens_per_request,
-            **_CONSTANTS,
         )
+        _prepare_uniform_decode[(num_tokens,)](*arguments.values(), **_CONSTANTS)
     return num_tokens
+
+
+def uniform_decode_launch(
+    seq_lens: Any,
+    block_table: Any,
+    decode_seq_lens: Any,
+    expanded_block_table: Any,
+    decode_lens: Any,
+    *,
+    tokens_per_request: int,
+) -> dict[str, Any] | None:
+    """The launch that `prepare_uniform_decode` makes of these arguments, tensors or stand-ins; None
+    where it makes none.
+    """
+    if not seq_lens.shape[0]:
+        return None
+    arguments = _arguments(
+        seq_lens,
+        block_table,
+        decode_seq_lens,
+        expanded_block_table,
+        decode_lens,
+        tokens_per_request,
+    )
+    return arguments | _CONSTANTS
+
+
+def _arguments(
+    seq_lens: Any,
+    block_table: Any,
+    decode_seq_lens: Any,
+    expanded_block_table: Any,
+    decode_lens: Any,
+    tokens_per_request: int,
+) -> dict[str, Any]:
+    """Everything but the constants, in the order of the kernel."""
+    return {
+        "seq_lens_ptr": seq_lens,
+        "block_table_ptr": block_table,
+        "block_table_stride": block_table.stride(0),
+        "decode_seq_lens_ptr": decode_seq_lens,
+        "expanded_block_table_ptr": expanded_block_table,
+        # The row stride, because the table is contiguous.
+        "expanded_stride": expanded_block_table.shape[-1],
+        "decode_lens_ptr": decode_lens,
+        "tokens_per_request": tokens_per_request,
+    }

@@ -138,3 +138,21 @@ def unpack_seq(
         grid = (n_seqs, triton.cdiv(max_len, BLOCK_T), triton.cdiv(row_size, BLOCK_D))
         _unpack_seq[grid](packed.contiguous(), counts, out, total, row_size, max_len, **_CONSTANTS)
     return out
+
+
+def unpack_seq_launch(packed: Any, lengths: Any, out: Any) -> dict[str, Any] | None:
+    """The launch that `unpack_seq` makes of contiguous tensors or stand-ins, lengths int32; None
+    where it makes none.
+    """
+    n_seqs, max_len, *tail = packed.shape
+    if not (n_seqs and max_len and math.prod(tail) and out.shape[0]):
+        return None
+    return {
+        "packed_ptr": packed,
+        "lengths_ptr": lengths,
+        "out_ptr": out,
+        "n_rows": out.shape[0],
+        "row_size": math.prod(tail),
+        "max_len": max_len,
+        **_CONSTANTS,
+    }

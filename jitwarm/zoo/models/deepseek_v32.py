@@ -18,12 +18,13 @@ then select nothing. CompressedSlotMapping is registered as every sparse MLA lay
 keys: nothing is compressed here.
 
 Options: `stable_topk` (`"auto"`, `"triton"`, `"cutedsl"`), `prefill` (`"sparse"`, `"fa4"`),
-`tokens` (false), `scale` (1: divides hidden size, query rank and vocabulary of the token path).
+`tokens` (false), `scale` (1: divides hidden size, query rank and vocabulary of the token path),
+`max_scores` (2**27 float32 scores of a prefill chunk: a larger request is sliced).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -31,8 +32,10 @@ from jitwarm.backends.fa4 import library
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
+from jitwarm.proof.envelope import Envelope
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
+from jitwarm.zoo.envelopes.deepseek_v32 import deepseek_v32
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
 from jitwarm.zoo.kernels.compressed_slot_mapping import compressed_slot_mapping
 from jitwarm.zoo.kernels.compute_prefill_metadata import compute_prefill_metadata
@@ -55,13 +58,15 @@ from jitwarm.zoo.models.options import (
     FP8,
     OfType,
     Value,
+    check_max_scores,
     model_options,
     refuse_unsupported,
 )
-from jitwarm.zoo.steps.dense_prefill import DensePrefill
+from jitwarm.zoo.steps.dense_prefill import CONTEXT_ROWS, DensePrefill
 from jitwarm.zoo.steps.indexer_slices import Bounds
 from jitwarm.zoo.steps.layer_scratch import LayerScratch
 from jitwarm.zoo.steps.paged_slots import check_own_blocks
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES
 from jitwarm.zoo.steps.sparse_mla_launches import SparseMLALaunches
 from jitwarm.zoo.steps.step_buffers import ChunkTensors, StepBuffers
 
@@ -77,6 +82,7 @@ OPTIONS: dict[str, tuple[Value, ...] | OfType] = {
     "prefill": ("sparse", "fa4"),
     "tokens": (False, True),
     "scale": OfType(int, 1),
+    "max_scores": OfType(int, MAX_SCORES),
 }
 
 
@@ -129,7 +135,8 @@ class DeepSeekV32:
         if self.fa4:
             library.interface("model deepseek-v3.2")  # its import of seconds belongs to no launch
         self.emits_token = options["tokens"] and device.kind == "cuda"
-        self.scale = options["scale"]
+        self.scale, self.max_scores = options["scale"], options["max_scores"]
+        check_max_scores(config, self.max_scores, "deepseek-v3.2")
         self._check_tokens(tokens=options["tokens"])
         refuse_unsupported(config, "deepseek-v3.2", cache_dtypes=BF16 + FP8, dcp=True)
         self._register_block_table(PLACEHOLDER_BLOCK_SIZE)
@@ -143,15 +150,15 @@ class DeepSeekV32:
                 PackSeq.register_warmup(dtype=INDEXER_DTYPE, pad_value=-float("inf"))
                 UnpackSeq.register_warmup()
                 if self.world > 1:
-                    pack_dcp_topk_candidates.register_warmup()
+                    pack_dcp_topk_candidates.register_warmup(prefills=self.selects_for_prefills)
                     stable_topk(self.stable_topk).register_warmup()
         with owner(f"{name}.self_attn"):
             if self.fa4:
-                fa4_mla_prefill.register_warmup(self.config, all_classes=True)
+                fa4_mla_prefill.register_warmup(self.config, longest=self.longest_dense)
             if self.sparse:
                 compressed_slot_mapping.register_warmup()
                 PrepareUniformDecode.register_warmup()
-                build_prefill_chunk_metadata.register_warmup()
+                build_prefill_chunk_metadata.register_warmup(max_scores=self.max_scores)
                 compute_prefill_metadata.register_warmup()
             if self.world > 1:
                 correct_attn_cp_out.register_warmup(
@@ -168,21 +175,22 @@ class DeepSeekV32:
         if self.sparse:
             for index in range(self.layers):
                 with owner(f"model.layers.{index}.self_attn"):
-                    convert_req_index_to_global_index.register_warmup(block_stride_rows=block_size)
+                    convert_req_index_to_global_index.register_warmup(
+                        block_stride_rows=block_size, prefills=self.selects_for_prefills
+                    )
         config, model = self.config, self.config.model_config.hf_config
-        self.buffers = StepBuffers(config, self.device)
+        self.buffers = StepBuffers(config, self.device, self.max_scores)
         self.scratch = LayerScratch(
-            config, self.device, self.local_heads * self.world, INDEXER_DTYPE
+            config, self.device, self.local_heads * self.world, INDEXER_DTYPE, self.max_scores
         )
         self.launches = SparseMLALaunches(config, self.buffers, self.scratch, self.stable_topk)
         self.dense = None
         if self.fa4:
-            longest = model.index_topk if self.sparse else config.model_config.max_model_len
             self.dense = DensePrefill(
                 model,
                 self.local_heads,
                 config.scheduler_config.max_num_batched_tokens,
-                longest,
+                self.longest_dense,
                 self.device,
             )
         self.tokens = None
@@ -223,6 +231,34 @@ class DeepSeekV32:
         for _ in range(self.layers):
             for launch in layer:
                 launch()
+
+    def envelopes(self) -> Iterator[Envelope]:
+        """Everything that a step can launch, whatever the traffic."""
+        return deepseek_v32(
+            self.config,
+            indexer_dtype=INDEXER_DTYPE,
+            window=WINDOW,
+            select=stable_topk(self.stable_topk),
+            longest_dense=self.longest_dense if self.fa4 else None,
+            sparse=self.sparse,
+            sparse_prefills=self.selects_for_prefills,
+            max_scores=self.max_scores,
+        )
+
+    @property
+    def longest_dense(self) -> int:
+        """Tokens of the longest request that dense attention serves as well as a selection."""
+        model = self.config.model_config
+        return model.hf_config.index_topk if self.sparse else model.max_model_len
+
+    @property
+    def selects_for_prefills(self) -> bool:
+        """Whether any prefill is too long for dense attention, or their contexts are too many."""
+        if not self.sparse or not self.fa4:
+            return self.sparse
+        limits, longest = self.config.scheduler_config, self.config.model_config.max_model_len
+        requests = min(limits.max_num_seqs, limits.max_num_batched_tokens)
+        return longest > self.longest_dense or requests * (longest - 1) > CONTEXT_ROWS
 
     def _check_tokens(self, *, tokens: bool) -> None:
         if tokens and (self.world > 1 or not self.sparse):

@@ -9,20 +9,23 @@ no token comes out: it does with the option `tokens` on a GPU (`deepseek_v4_toke
 the drafting head is not built.
 
 Options: `vision` (false), `tokens` (false), `scale` (1: divides hidden size, query rank and
-vocabulary of the token path).
+vocabulary of the token path), `max_scores` (2**27 float32 scores of a chunk of the indexer's
+prefill: a larger request is sliced).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
+from jitwarm.proof.envelope import Envelope
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
+from jitwarm.zoo.envelopes.deepseek_v4 import deepseek_v4_envelopes
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
 from jitwarm.zoo.kernels.combine_topk_swa_indices import (
     INDEXER_RATIO,
@@ -43,12 +46,14 @@ from jitwarm.zoo.models.options import (
     FP8,
     OfType,
     Value,
+    check_max_scores,
     model_options,
     refuse_unsupported,
 )
 from jitwarm.zoo.steps.block_tables import PLACEHOLDER_BLOCK_SIZE, register_block_table
 from jitwarm.zoo.steps.deepseek_v4_buffers import INDEXER_DTYPE
 from jitwarm.zoo.steps.paged_slots import check_own_blocks
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES
 
 # Attention backends: whether their prefill gathers its keys, and so combines both kinds of indices.
 BACKENDS = {"FLASHMLA_SPARSE": True, "FLASHINFER_MLA_SPARSE": False}
@@ -56,6 +61,7 @@ OPTIONS: dict[str, tuple[Value, ...] | OfType] = {
     "vision": (False, True),
     "tokens": (False, True),
     "scale": OfType(int, 1),
+    "max_scores": OfType(int, MAX_SCORES),
 }
 VISION_LAYERS, MAX_IMAGE_TOKENS = 24, 1024
 
@@ -75,7 +81,8 @@ class DeepSeekV4:
         options = model_options(config, OPTIONS, model=self.name)
         self._check_tokens(config, options)
         self.emits_token = options["tokens"] and device.kind == "cuda"
-        self.scale = options["scale"]
+        self.scale, self.max_scores = options["scale"], options["max_scores"]
+        check_max_scores(config, self.max_scores, self.name)
         self.config, self.device = config, device.torch_device
         if options["vision"]:
             model = config.model_config
@@ -98,13 +105,29 @@ class DeepSeekV4:
 
     def bind_kv_cache(self) -> None:
         """The cache is laid out: block tables for the windows and for the states of each ratio."""
-        self._step = V4Step(self.config, self.device, self.ratios, combines=self.combines)
+        self._step = V4Step(
+            self.config,
+            self.device,
+            self.ratios,
+            combines=self.combines,
+            max_scores=self.max_scores,
+        )
         if self.emits_token:
             self._step.add_tokens(self.name, self.scale)
 
     def set_up(self, headline: Sequence[Batch] = ()) -> None:
         """Every torch operator of a step once, in the shapes of the batches that are timed."""
         self._step.set_up(headline)
+
+    def envelopes(self) -> Iterator[Envelope]:
+        """Everything that a step can launch."""
+        yield from deepseek_v4_envelopes(
+            self.config,
+            self.ratios,
+            window_block_size=WINDOW_BLOCK_SIZE,
+            combines=self.combines,
+            max_scores=self.max_scores,
+        )
 
     def step(self, batch: Batch) -> None:
         """Launch the kernels of one step."""
@@ -117,7 +140,9 @@ class DeepSeekV4:
                 PackSeq.register_warmup(dtype=INDEXER_DTYPE, pad_value=-float("inf"))
                 UnpackSeq.register_warmup()
                 PrepareUniformDecode.register_warmup()
-                build_prefill_chunk_metadata.register_warmup()
+                build_prefill_chunk_metadata.register_warmup(
+                    ratios=(INDEXER_RATIO,), max_scores=self.max_scores
+                )
         with owner(name):
             compute_swa_indices_and_lens.register_warmup(
                 window_size=model.sliding_window,
@@ -129,8 +154,9 @@ class DeepSeekV4:
                 compressed_slot_mapping.register_warmup()
             if self.combines:
                 # The registry's configuration is that of the language model: it has no images.
-                own = {"config": self.config} if model.vision_n_layers else {}
-                combine_topk_swa_indices.register_warmup(**own)
+                own: dict[str, Any] = {"config": self.config} if model.vision_n_layers else {}
+                ratios = tuple(sorted(set(self.ratios)))
+                combine_topk_swa_indices.register_warmup(**own, ratios=ratios)
             if drafts is not None:
                 compute_dspark_noncausal_swa_indices.register_warmup(
                     window_size=model.sliding_window,

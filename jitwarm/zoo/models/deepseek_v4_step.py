@@ -34,6 +34,7 @@ from jitwarm.zoo.steps.block_tables import BlockTable
 from jitwarm.zoo.steps.deepseek_v4_buffers import V4Buffers
 from jitwarm.zoo.steps.gathered_prefill import CombineLaunch, GatheredPrefill, Launch
 from jitwarm.zoo.steps.indexer_slices import Bounds
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES
 from jitwarm.zoo.steps.step_buffers import ChunkTensors, IndexerChunks
 
 WINDOW_BLOCK_SIZE = 64  # tokens
@@ -43,9 +44,17 @@ class V4Step:
     """Block tables, buffers and launches of a model with these compress ratios, one a layer."""
 
     def __init__(
-        self, config: EngineConfig, device: str, ratios: tuple[int, ...], *, combines: bool
+        self,
+        config: EngineConfig,
+        device: str,
+        ratios: tuple[int, ...],
+        *,
+        combines: bool,
+        max_scores: int = MAX_SCORES,
     ) -> None:
-        """Allocate; each block table registers. `combines`: the backend gathers its prefill."""
+        """Allocate; each block table registers. `combines`: the backend gathers its prefill;
+        `max_scores` bounds a chunk of the indexer.
+        """
         self.config, self.ratios = config, ratios
         drafts = config.speculative_config
         self.draft_tokens = drafts.num_speculative_tokens if drafts else 0
@@ -56,9 +65,9 @@ class V4Step:
             ratio: BlockTable(config, group, config.cache_config.block_size, device)
             for group, ratio in enumerate(sorted({r for r in ratios if r > 1}), start=1)
         }
-        self.buffers = V4Buffers(config, device, self.query_len)
+        self.buffers = V4Buffers(config, device, self.query_len, max_scores)
         self.gathered = GatheredPrefill(config, self.buffers) if combines else None
-        self.chunks = IndexerChunks(config, device, INDEXER_RATIO)
+        self.chunks = IndexerChunks(config, device, INDEXER_RATIO, max_scores)
         self.tokens: DeepSeekV4Tokens | None = None
         self.expanded_blocks = self.window_table.blocks.new_empty(
             self.buffers.expanded_lens.shape[0], self.tables[INDEXER_RATIO].width

@@ -11,7 +11,8 @@ and ConvertReqIndexToGlobalIndex take turns of tokens, so only kind 1 has them. 
 ComputeSWAIndicesAndLens, its non-causal twin and CombineTopkSwaIndices know no rank; they address
 windows and gathered rows as if all of the context were here.
 
-What is real and what is generated is as in `deepseek_v32`; no token comes out. Launch order of a
+What is real and what is generated is as in `deepseek_v32`, and so is the option `max_scores`; no
+token comes out. Launch order of a
 step. Once: ComputeSlotMapping of each kind's block table; PrepareUniformDecode;
 ComputePrefillMetadata; CompressedSlotMapping of kinds 4 and 128; BuildPrefillChunkMetadata of each
 kind, chunk and slice. Then the layers.
@@ -19,14 +20,18 @@ kind, chunk and slice. Then the layers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
+from jitwarm.proof.envelope import Envelope
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
+from jitwarm.zoo.envelopes.dsv4_dcp import dsv4_dcp
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
 from jitwarm.zoo.kernels.compressed_slot_mapping import compressed_slot_mapping
 from jitwarm.zoo.kernels.compute_prefill_metadata import compute_prefill_metadata
@@ -37,19 +42,30 @@ from jitwarm.zoo.kernels.pack_seq import PackSeq
 from jitwarm.zoo.kernels.prepare_uniform_decode import PrepareUniformDecode, prepare_uniform_decode
 from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.unpack_seq import UnpackSeq
-from jitwarm.zoo.models.options import BF16, FP8, model_options, refuse_unsupported
+from jitwarm.zoo.models.options import (
+    BF16,
+    FP8,
+    OfType,
+    Value,
+    check_max_scores,
+    model_options,
+    refuse_unsupported,
+)
 from jitwarm.zoo.steps.block_tables import (
     PLACEHOLDER_BLOCK_SIZE,
     BlockTable,
     register_block_table,
 )
 from jitwarm.zoo.steps.layer_scratch import LayerScratch
-from jitwarm.zoo.steps.prefill_chunks import local_length
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES, local_length
 from jitwarm.zoo.steps.sparse_mla_launches import SparseMLALaunches
 from jitwarm.zoo.steps.step_buffers import ChunkTensors, IndexerChunks, StepBuffers, fill_start
 
 KINDS = (1, 4, 128)  # tokens a state
-OPTIONS = {"stable_topk": ("auto", "triton", "cutedsl")}
+OPTIONS: dict[str, tuple[Value, ...] | OfType] = {
+    "stable_topk": ("auto", "triton", "cutedsl"),
+    "max_scores": OfType(int, MAX_SCORES),
+}
 INDEXER_DTYPE = torch.float8_e4m3fn
 BACKEND = "FLASHMLA_SPARSE"
 
@@ -80,7 +96,9 @@ class DeepSeekV4DCP:
         Raises `ScenarioError` for an interleave that tears states apart, and for unknown options.
         """
         self.config, self.device = config, device.torch_device
-        self.stable_topk = model_options(config, OPTIONS, model=self.name)["stable_topk"]
+        options = model_options(config, OPTIONS, model=self.name)
+        self.stable_topk, self.max_scores = options["stable_topk"], options["max_scores"]
+        check_max_scores(config, self.max_scores, self.name)
         parallel, model = config.parallel_config, config.model_config.hf_config
         self.layers, self.kinds = model.num_hidden_layers, model.compress_ratios
         self.world, self.rank = parallel.decode_context_parallel_size, parallel.dcp_rank
@@ -101,10 +119,12 @@ class DeepSeekV4DCP:
             if kind == 1:
                 with owner(f"model.layers.{index}.attn"):
                     convert_req_index_to_global_index.register_warmup(block_stride_rows=block_size)
-        self.buffers = StepBuffers(config, self.device)
-        self.chunks = {kind: IndexerChunks(config, self.device, kind) for kind in KINDS}
+        self.buffers = StepBuffers(config, self.device, self.max_scores)
+        self.chunks = {
+            kind: IndexerChunks(config, self.device, kind, self.max_scores) for kind in KINDS
+        }
         self.scratch = LayerScratch(
-            config, self.device, self.local_heads * self.world, INDEXER_DTYPE
+            config, self.device, self.local_heads * self.world, INDEXER_DTYPE, self.max_scores
         )
         self.launches = SparseMLALaunches(config, self.buffers, self.scratch, self.stable_topk)
         self.local_seq_lens = torch.zeros_like(self.buffers.seq_lens)
@@ -135,6 +155,16 @@ class DeepSeekV4DCP:
             for launch in of_kind[kind]:
                 launch()
 
+    def envelopes(self) -> Iterator[Envelope]:
+        """Everything that a step can launch, whatever the traffic."""
+        return dsv4_dcp(
+            self.config,
+            kinds=KINDS,
+            indexer_dtype=INDEXER_DTYPE,
+            select=stable_topk(self.stable_topk),
+            max_scores=self.max_scores,
+        )
+
     def _build_layer(self, name: str, kind: int) -> None:
         if kind < max(KINDS):
             with owner(f"{name}.indexer"):
@@ -146,7 +176,7 @@ class DeepSeekV4DCP:
         with owner(name):
             compressed_slot_mapping.register_warmup()
             PrepareUniformDecode.register_warmup()
-            build_prefill_chunk_metadata.register_warmup()
+            build_prefill_chunk_metadata.register_warmup(max_scores=self.max_scores)
             compute_prefill_metadata.register_warmup()
             if self.world > 1:
                 correct_attn_cp_out.register_warmup(

@@ -13,14 +13,16 @@ ComputeSlotMapping. In every layer: InklingFA4RelAttention.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jitwarm.backends.fa4 import library
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
+from jitwarm.proof.envelope import Envelope
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
+from jitwarm.zoo.envelopes.inkling import inkling_envelopes
 from jitwarm.zoo.kernels.inkling_fa4_rel_attention import inkling_fa4_rel_attention
 from jitwarm.zoo.models.inkling_attention import GROUPS, AttentionBuffers, StepInputs, layer_kinds
 from jitwarm.zoo.models.inkling_tokens import TokenStack
@@ -103,6 +105,10 @@ class Inkling:
             self.buffers.copy(batch)
             if self.stack:
                 self.stack.rehearse(StepInputs(batch, self.buffers, self.tables))
+
+    def envelopes(self) -> Iterator[Envelope]:
+        """Everything that a step can launch."""
+        yield from inkling_envelopes(self.config)
 
     def step(self, batch: Batch) -> None:
         """Launch the kernels of one step."""

@@ -23,8 +23,11 @@ from jitwarm.backends.fa4 import library
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
+from jitwarm.proof.envelope import Envelope
 from jitwarm.registry import owner
 from jitwarm.traffic import Batch
+from jitwarm.zoo.envelopes.block_tables import slot_mapping
+from jitwarm.zoo.envelopes.dense_prefill import dense_prefill
 from jitwarm.zoo.kernels.fa4_mla_prefill import fa4_mla_prefill
 from jitwarm.zoo.models.options import BF16, Value, model_options, refuse_unsupported
 from jitwarm.zoo.steps.block_tables import (
@@ -87,18 +90,18 @@ class MLAPrefill:
         self.nope, self.rope, self.value = HEAD_DIMS[options["head_dims"]]
         self.config, self.device = _with_head_dims(config, HEAD_DIMS[options["head_dims"]]), device
         self.heads, self.layers = heads // tp, model.num_hidden_layers
+        longest = self.config.model_config.max_model_len
+        self.workspace = min(WORKSPACE, config.scheduler_config.max_num_seqs * longest)
         register_block_table(self.config, 0, PLACEHOLDER_BLOCK_SIZE)
         for index in range(self.layers):
             with owner(f"model.layers.{index}.self_attn.prefill"):
-                fa4_mla_prefill.register_warmup(self.config, all_classes=True)
+                fa4_mla_prefill.register_warmup(self.config, contexts=self._piece(1))
 
     def bind_kv_cache(self) -> None:
         """The cache is allocated, its geometry is known: the block table registers for good."""
         limits, place = self.config.scheduler_config, self.device.torch_device
         self.table = BlockTable(self.config, 0, self.config.cache_config.block_size, place)
         self.buffers = BatchBuffers(self.config, place)
-        longest = self.config.model_config.max_model_len
-        self.workspace = min(WORKSPACE, limits.max_num_seqs * longest)
         tokens, key, joint = (
             limits.max_num_batched_tokens,
             self.nope + self.rope,
@@ -139,6 +142,11 @@ class MLAPrefill:
                 other = self._attend(*context, causal=False, return_lse=True)
                 output, lse = self._merge(output, lse, *other)
 
+    def envelopes(self) -> Iterator[Envelope]:
+        """Everything that a step can launch."""
+        yield slot_mapping(self.config, block_size=self.config.cache_config.block_size)
+        yield from dense_prefill(self.config, contexts=self._piece(1), num_splits=self.num_splits)
+
     def _attend(
         self,
         part: DenseBatch,
@@ -176,9 +184,7 @@ class MLAPrefill:
         if not batch.prefill_chunks:
             return
         contexts = batch.prefill_contexts
-        sharing = sum(1 for length in contexts if length)
-        size = self.config.cache_config.block_size
-        piece = max(self.workspace // max(sharing, 1) // size * size, 1)
+        piece = self._piece(sum(1 for length in contexts if length))
         new = self._starts(batch.prefill_chunks)
         for start in range(0, max(*contexts, 1), piece):
             lengths = [min(max(length - start, 0), piece) for length in contexts]
@@ -190,6 +196,11 @@ class MLAPrefill:
                 sum(batch.prefill_chunks),
                 sum(lengths),
             )
+
+    def _piece(self, sharing: int) -> int:
+        """Rows of the workspace for each of the requests that share it."""
+        size = self.config.cache_config.block_size
+        return max(self.workspace // max(sharing, 1) // size * size, 1)
 
     def _starts(self, lengths: Sequence[int]) -> torch.Tensor:
         place = self.device.torch_device

@@ -101,6 +101,17 @@ def refuse_unsupported(
         )
 
 
+def check_max_scores(config: EngineConfig, max_scores: int, model: str) -> None:
+    """Raise `ScenarioError` for a bound on scores that the keys of one query exceed."""
+    longest = config.model_config.max_model_len
+    if max_scores < longest:
+        raise ScenarioError(
+            f"model {model}",
+            "$.options.max_scores",
+            f"{max_scores} scores do not hold one query's with a context of {longest} tokens",
+        )
+
+
 def _text(value: Value) -> str:
     """A value as TOML writes it."""
     return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')

@@ -12,7 +12,7 @@ from jitwarm.config import EngineConfig
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.combine_topk_swa_indices import INDEXER_RATIO, ROW_STEP, row_width
 from jitwarm.zoo.steps.image_spans import visible_counts
-from jitwarm.zoo.steps.prefill_chunks import most_keys
+from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES, most_keys
 from jitwarm.zoo.steps.step_buffers import BatchBuffers, fill_start
 
 INDEXER_DTYPE = torch.float8_e4m3fn
@@ -24,8 +24,16 @@ class V4Buffers(BatchBuffers):
     `config` is the model's own: with its vision tower, where it has one.
     """
 
-    def __init__(self, config: EngineConfig, device: str, decode_query_len: int) -> None:
-        """Allocate for the largest batch; each decode row has `decode_query_len` new tokens."""
+    def __init__(
+        self,
+        config: EngineConfig,
+        device: str,
+        decode_query_len: int,
+        max_scores: int = MAX_SCORES,
+    ) -> None:
+        """Allocate for the largest batch; each decode row has `decode_query_len` new tokens, and a
+        chunk of the indexer `max_scores` scores.
+        """
         super().__init__(config, device)
         scheduler, model = config.scheduler_config, config.model_config.hf_config
         rows, tokens = scheduler.max_num_seqs, scheduler.max_num_batched_tokens
@@ -65,7 +73,7 @@ class V4Buffers(BatchBuffers):
         self.expanded_seq_lens, self.expanded_lens = empty(decode_tokens), empty(decode_tokens)
         self.starts, self.ends = empty(tokens), empty(tokens)
         indexed = -(-config.model_config.max_model_len // INDEXER_RATIO)
-        self.token_to_seq = empty(min(rows * indexed, most_keys(indexed)))
+        self.token_to_seq = empty(min(rows * indexed, most_keys(indexed, max_scores)))
 
         # Layers that compress most attend to all states: the longest context sets the width.
         longest = -(-config.model_config.max_model_len // max(1, *model.compress_ratios))

@@ -26,9 +26,16 @@ class LayerScratch:
     """
 
     def __init__(
-        self, config: EngineConfig, device: str, gathered_heads: int, indexer_dtype: torch.dtype
+        self,
+        config: EngineConfig,
+        device: str,
+        gathered_heads: int,
+        indexer_dtype: torch.dtype,
+        max_scores: int = MAX_SCORES,
     ) -> None:
-        """Allocate for the largest batch; `gathered_heads` are the heads of the whole DCP group."""
+        """Allocate for the largest batch; `gathered_heads` are the heads of the whole DCP group,
+        `max_scores` bounds a chunk of the indexer.
+        """
         scheduler, model = config.scheduler_config, config.model_config.hf_config
         rows, tokens, topk = (
             scheduler.max_num_seqs,
@@ -58,11 +65,8 @@ class LayerScratch:
             rows, model.index_n_heads * model.index_head_dim, dtype=indexer_dtype, device=device
         )
         self.packed_queries = self.queries.new_empty(rows, 1, self.queries.shape[1])
-        self.scores = (
-            empty(MAX_SCORES, dtype=torch.float32)
-            if self.world > 1
-            else empty(0, dtype=torch.float32)
-        )
+        self.max_scores = max_scores
+        self.scores = empty(max_scores if self.world > 1 else 0, dtype=torch.float32)
         self.candidates = (
             empty(tokens, topk, 2, dtype=torch.float32) if self.world > 1 else empty(0)
         )
@@ -77,7 +81,7 @@ class LayerScratch:
         self.rows, self.counts = empty(tokens, topk), empty(tokens)
         self.starts, self.ends = empty(tokens), empty(tokens)
         longest = config.model_config.max_model_len
-        self.token_to_seq = empty(min(min(rows, tokens) * longest, most_keys(longest)))
+        self.token_to_seq = empty(min(min(rows, tokens) * longest, most_keys(longest, max_scores)))
         self.gather_lens = empty(rows)
         self.decode_seq_lens, self.expanded_decode_lens = empty(rows), empty(rows)
         self.expanded_block_table = empty(rows, width)

@@ -18,7 +18,6 @@ from jitwarm.zoo.kernels.stable_topk import stable_topk
 from jitwarm.zoo.kernels.stable_topk_cutedsl import stable_topk_cutedsl
 from jitwarm.zoo.kernels.unpack_seq import unpack_seq
 from jitwarm.zoo.steps.layer_scratch import LayerScratch
-from jitwarm.zoo.steps.prefill_chunks import MAX_SCORES
 from jitwarm.zoo.steps.step_buffers import ChunkTensors, StepBuffers
 
 Launch = Callable[[], object]
@@ -72,7 +71,8 @@ class SparseMLALaunches:
             pack, unpack = self._pack(decodes), self._unpack(decodes)
             if self.world > 1:
                 columns = min(
-                    -(-self.config.model_config.max_model_len // self.world), MAX_SCORES // decodes
+                    -(-self.config.model_config.max_model_len // self.world),
+                    self.scratch.max_scores // decodes,
                 )
                 candidates += self._candidates(0, decodes, columns, with_starts=False)
         if sparse and not dense_prefill:

@@ -16,7 +16,12 @@ import torch
 from jitwarm.config import EngineConfig
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.compute_slot_mapping import block_table_width
-from jitwarm.zoo.steps.prefill_chunks import PrefillChunk, local_length, prefill_chunks
+from jitwarm.zoo.steps.prefill_chunks import (
+    MAX_SCORES,
+    PrefillChunk,
+    local_length,
+    prefill_chunks,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,12 @@ class BatchBuffers:
 class IndexerChunks:
     """The prefill chunks of an indexer whose keys are states of `ratio` tokens each."""
 
-    def __init__(self, config: EngineConfig, device: str, ratio: int = 1) -> None:
-        """Scratch that grows with the number of chunks."""
+    def __init__(
+        self, config: EngineConfig, device: str, ratio: int = 1, max_scores: int = MAX_SCORES
+    ) -> None:
+        """Scratch that grows with the number of chunks; `max_scores` bounds one of them."""
         parallel = config.parallel_config
-        self.ratio = ratio
+        self.ratio, self.max_scores = ratio, max_scores
         self.world, self.rank = parallel.decode_context_parallel_size, parallel.dcp_rank
         # Ranks take turns of whole states; one rank alone passes the configured number on.
         self.interleave = parallel.cp_kv_cache_interleave_size // (ratio if self.world > 1 else 1)
@@ -89,7 +96,7 @@ class IndexerChunks:
         """The chunks of a batch whose lengths are in the device buffer `seq_lens`."""
         decodes = batch.num_decodes
         states = [length // self.ratio for length in batch.seq_lens[decodes:]]
-        chunks = list(prefill_chunks(batch.query_lens[decodes:], states))
+        chunks = list(prefill_chunks(batch.query_lens[decodes:], states, self.max_scores))
         if 3 * len(chunks) > self._rows.shape[0]:
             self._rows = self._rows.new_zeros(3 * len(chunks), self._stride)
         return [
@@ -127,7 +134,7 @@ class IndexerChunks:
 class StepBuffers(BatchBuffers):
     """The buffers of a model with one KV-cache group and an indexer that compresses nothing."""
 
-    def __init__(self, config: EngineConfig, device: str) -> None:
+    def __init__(self, config: EngineConfig, device: str, max_scores: int = MAX_SCORES) -> None:
         """Allocate for the largest batch that the scheduler admits."""
         super().__init__(config, device)
         scheduler, parallel = config.scheduler_config, config.parallel_config
@@ -140,7 +147,7 @@ class StepBuffers(BatchBuffers):
         self.slot_mapping = torch.full((tokens,), -1, dtype=torch.int64, device=device)
         self.block_table = random_blocks(config, rows, self.width, device)
         self.decode_lens = torch.ones(rows, dtype=torch.int32, device=device)
-        self.chunks = IndexerChunks(config, device)
+        self.chunks = IndexerChunks(config, device, max_scores=max_scores)
 
     def fill(self, batch: Batch) -> list[ChunkTensors]:
         """Copy a batch to the device; returns the metadata of its prefill chunks."""
