@@ -10,7 +10,7 @@ import inspect
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,7 +27,7 @@ GROUP = "jitwarm.models"
 
 
 class Model(Protocol):
-    """What a builder returns. `layers` is reported; the two optional methods may be left out.
+    """What a builder returns. `layers` is reported; the three optional methods may be left out.
 
     A model that turns token ids into token ids has an attribute `emits_token` that is true; its
     first step is then called a first token.
@@ -41,6 +41,12 @@ class Model(Protocol):
     def bind_kv_cache(self) -> None:
         """Optional: called once the cache is allocated, in a scope whose registrations supersede
         earlier ones of the same owner.
+        """
+
+    def envelopes(self) -> Iterable[Any]:
+        """Optional: a `jitwarm.Envelope` for each launch that a step can make, for `jitwarm prove`.
+
+        Called behind `bind_kv_cache`. Without it a proof only samples real steps.
         """
 
     def set_up(self, headline: Sequence[Batch]) -> None:

@@ -13,24 +13,22 @@ import msgspec
 
 from jitwarm import device
 from jitwarm.backends.triton.unwrap import is_wrapped
-from jitwarm.contract.kernel import JitKernel
 from jitwarm.declare.declaration import Declaration
-from jitwarm.declare.nokeys import NoKeys
 from jitwarm.errors import FaultError, KeyValueError
 from jitwarm.events import Event
-from jitwarm.faults.descriptors import descriptors_text, watched_descriptors
 from jitwarm.faults.form import Fault
-from jitwarm.faults.incomplete import overflow_findings, round_trips
-from jitwarm.faults.launches import is_sample, points_of
-from jitwarm.faults.orders import failure_findings, identity_findings, some_points
+from jitwarm.faults.launches import points_of, without_samples
 from jitwarm.faults.written import key_function_findings, wrapped_findings
 from jitwarm.findings import Finding
 from jitwarm.monitor import Monitor
 from jitwarm.phases import phase
 from jitwarm.plan import Plan, PlanKey, make_plan
 from jitwarm.plan_findings import outside_findings
+from jitwarm.proof.descriptors import descriptors_text, watched_descriptors
 from jitwarm.proof.envelope import Envelope
+from jitwarm.proof.incomplete import ROUND_TRIP
 from jitwarm.proof.keyfunction import KeyFunction
+from jitwarm.proof.unstable import refused_findings
 from jitwarm.registry import JitWarmupRegistry, outside_scope
 from jitwarm.warm import warm
 from jitwarm.warm_findings import absent_findings, crash_findings, stored_findings
@@ -75,7 +73,7 @@ def examine(fault: Fault, rank: int = 0, *, warming: Path | None = None) -> Exam
         _replay(fault, plan, rank, examined, warming)
     else:
         found += crash_findings(plan, enabled=is_enabled(fault))
-    examined.findings = _without_echoes(fault, plan, found)
+    examined.findings = _without_echoes(plan, found)
     return examined
 
 
@@ -109,8 +107,6 @@ def _proved(fault: Fault, subject: Any, plan: Plan) -> list[Finding]:
 
     if fault.kernel is None:
         raise FaultError(f"Fault({fault.title!r}): launches that are written down need a kernel")
-    incomplete, built = round_trips(fault.kernel, fault.register or {})
-    planned: Any = [*plan.items, *built] if built else plan
     limits: dict[str, Any] = {}
     if fault.budget is not None:
         limits["budget"] = fault.budget.keys
@@ -121,11 +117,10 @@ def _proved(fault: Fault, subject: Any, plan: Plan) -> list[Finding]:
         else one
         for one in points_of(fault)
     ]
-    incomplete += overflow_findings(subject, some_points(fault))
-    findings = [*incomplete, *prove(subject, planned, launches, **limits).findings]
+    findings = prove(subject, plan, launches, **limits).findings
     if fault.launches is None:
         return [one for one in findings if one.kind == "BUDGET"]
-    return [one for one in findings if one.kind != "UNREACHED" or not is_sample(fault)]
+    return without_samples(fault, findings)
 
 
 def _core(kernel: Any) -> Any:
@@ -204,33 +199,24 @@ def _warmed_by_hand(fault: Fault, warmup: Callable[..., Any], rank: int) -> Iter
         )
 
 
-def _without_echoes(fault: Fault, plan: Plan, found: list[Finding]) -> list[Finding]:
+def _without_echoes(plan: Plan, found: list[Finding]) -> list[Finding]:
     """Each mistake once: a key that leads to another one, or that is no value, also fails to be
     planned.
     """
-    unstable: list[Finding] = []
-    for kernel, error in plan.failures:
-        if isinstance(error, KeyValueError):
-            unstable += _identities(fault, kernel, error)
-    told = [one.message for one in found if one.kind == "KEY-INCOMPLETE"]
-    refused = {str(error) for _, error in plan.failures if isinstance(error, KeyValueError)}
-    kept = [
+    for kernel in dict.fromkeys(kernel for kernel, _ in plan.failures):
+        found += refused_findings(kernel, plan.failures, found)
+    told = {(one.kind, one.kernel) for one in found}
+    echoes = [
+        " ".join(str(error).split())
+        for kernel, error in plan.failures
+        if isinstance(error, KeyValueError)
+        or (ROUND_TRIP in str(error) and ("KEY-INCOMPLETE", kernel) in told)
+    ]
+    return [
         one
         for one in found
-        if one.kind != "WARM-CRASH"
-        or not any(text and " ".join(text.split()) in one.message for text in (*told, *refused))
+        if one.kind != "WARM-CRASH" or not any(text in one.message for text in echoes)
     ]
-    return [*kept, *unstable]
-
-
-def _identities(fault: Fault, kernel: str, error: Exception) -> list[Finding]:
-    if isinstance(fault.kernel, JitKernel):
-        given = fault.kernel.get_warmup_keys(**(fault.register or {}))
-        if not isinstance(given, NoKeys):
-            found = list(identity_findings(fault.kernel, given))
-            if found:
-                return found
-    return list(failure_findings(kernel, error))
 
 
 def _call(function: Callable[..., Any], rank: int) -> None:

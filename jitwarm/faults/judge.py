@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jitwarm import judge_events, slow_steps
-from jitwarm.faults.descriptors import with_descriptors
 from jitwarm.faults.examine import Examined, is_enabled
 from jitwarm.faults.form import Fault
 from jitwarm.findings import Finding
 from jitwarm.plan import PlanKey
+from jitwarm.proof.descriptors import with_descriptors
 from jitwarm.store_check import check_store
 
 # Fewer processes than this rarely meet each other in a store.
@@ -55,23 +55,4 @@ def judged(fault: Fault, processes: Sequence[Examined], folder: Path) -> list[Fi
         place = folder / "store"
         place.mkdir()
         found += check_store(fault.store, place, processes=max(fault.processes, _LEAST))
-    return told_once(found)
-
-
-def told_once(found: Iterable[Finding]) -> list[Finding]:
-    """Each finding once: a launch may be seen by the proof and by the monitor, in other words, and
-    a mistake in a key be found in several ways, of which the first that names its field stays.
-    """
-    found = list(found)
-    keys = ("KEY-UNSTABLE", "KEY-INCOMPLETE")
-    named = {(one.kind, one.kernel) for one in found if one.kind in keys and one.field}
-    kept: dict[tuple[str, ...], Finding] = {}
-    for one in found:
-        if not one.field and (one.kind, one.kernel) in named:
-            continue
-        if one.kind in keys and one.field:
-            kept.setdefault((one.kind, one.kernel, one.field), one)
-            continue
-        same = (one.kind, one.kernel, one.field, one.warmed, one.seen)
-        kept.setdefault(same if one.field or one.seen else (*same, one.message), one)
-    return list(kept.values())
+    return list(dict.fromkeys(found))

@@ -8,6 +8,7 @@ from typing import Any
 from jitwarm.declare.launch import LaunchCase
 from jitwarm.errors import FaultError
 from jitwarm.faults.form import Fault
+from jitwarm.findings import Finding
 from jitwarm.proof.envelope import Envelope
 
 
@@ -41,7 +42,10 @@ def several(given: Any) -> Iterable[Any]:
     return (given,) if isinstance(given, LaunchCase | Mapping | Envelope) else given
 
 
-def is_sample(fault: Fault) -> bool:
-    """Whether the launches are some of those that traffic makes, and not all of them."""
+def without_samples(fault: Fault, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of a proof; what was not reached counts only if the launches are all of those
+    that traffic makes, and not some of them.
+    """
     envelopes = any(isinstance(one, Envelope) for one in several(fault.launches))
-    return not (fault.complete or envelopes)
+    complete = fault.complete or envelopes
+    return [one for one in findings if one.kind != "UNREACHED" or complete]

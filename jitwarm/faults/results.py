@@ -6,8 +6,8 @@ import msgspec
 
 from jitwarm.faults.form import Expected
 from jitwarm.faults.match import Difference, compare
-from jitwarm.faults.orders import KeyTable
 from jitwarm.findings import Finding
+from jitwarm.proof.compare import KeyTable
 
 
 class FaultResult(msgspec.Struct, frozen=True):

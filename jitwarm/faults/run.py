@@ -19,10 +19,9 @@ from jitwarm import atomic, caches
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
 from jitwarm.faults.form import Expected
-from jitwarm.faults.judge import told_once
-from jitwarm.faults.orders import order_findings
 from jitwarm.faults.results import FaultResult, FaultsJob, FaultsReply, FileResult
 from jitwarm.findings import Finding
+from jitwarm.proof.compare import table_findings
 from jitwarm.report.table import table
 
 # Seconds that one process of one fault may take: a hundred times what one takes.
@@ -126,10 +125,9 @@ def _with_other_seed(file: FileResult, other: FileResult | None) -> FileResult:
         found = list(fault.found)
         table = tables.get(fault.name)
         if table is not None and not any(one.kind == "KEY-UNSTABLE" for one in found):
-            found += order_findings(
-                fault.table, table, "in another process (hash seed, folder, addresses)"
-            )
-        faults.append(msgspec.structs.replace(fault, found=told_once(found)))
+            how = "in another process (hash seed, folder, addresses)"
+            found += table_findings(fault.table, table, how)
+        faults.append(msgspec.structs.replace(fault, found=found))
     return msgspec.structs.replace(file, faults=faults)
 
 

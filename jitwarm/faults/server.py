@@ -26,10 +26,11 @@ from jitwarm.faults.examine import DEVICE, Examined, examine
 from jitwarm.faults.files import load
 from jitwarm.faults.form import Fault
 from jitwarm.faults.judge import judged
-from jitwarm.faults.orders import KeyTable, has_keys, key_table, order_findings
+from jitwarm.faults.orders import has_keys, key_table
 from jitwarm.faults.results import FaultResult, FaultsJob, FaultsReply, FileResult
 from jitwarm.findings import Finding
 from jitwarm.forks import Ended, run_each
+from jitwarm.proof.compare import KeyTable, table_findings
 
 
 def main(job_path: str, reply_path: str) -> None:
@@ -85,7 +86,8 @@ def run_fault(name: str, fault: Fault, limit_s: float) -> FaultResult:
     if not tables:
         return replace(result, found=found)
     there, back = (msgspec.json.decode(one.answer, type=KeyTable) for one in ended[:tables])
-    found += order_findings(there, back, "evaluated backwards")
+    if not any(one.kind == "KEY-UNSTABLE" for one in found):
+        found += table_findings(there, back, "backwards")
     return replace(result, found=found, table=there)
 
 

@@ -12,13 +12,10 @@ from jitwarm.declare.launch import LaunchCase
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.errors import FaultError
 from jitwarm.faults.form import Fault
-from jitwarm.faults.incomplete import program_findings
-from jitwarm.faults.launches import cases_of, is_sample, points_of, several
-from jitwarm.faults.orders import equal_findings, identity_findings
+from jitwarm.faults.launches import cases_of, points_of, several, without_samples
 from jitwarm.findings import Finding
 from jitwarm.plan import PlanKey
 from jitwarm.proof.keyfunction import KeyFunction
-from jitwarm.proof.planned import Planned
 from jitwarm.proof.prove import prove
 from jitwarm.proof.reach import reach_of
 
@@ -33,20 +30,11 @@ def key_function_findings(fault: Fault, function: KeyFunction) -> list[Finding]:
             f"Fault({fault.title!r}): a KeyFunction has no compiler, so nothing of it can be "
             "launched; write launches down, or use a StubKernel"
         )
-    points = points_of(fault)
     values: list[Any] = []
     for one in several(fault.declared):
         is_inputs = isinstance(one, LaunchCase | dict)
         values += [function.key(**p) for p in cases_of(fault, one)] if is_inputs else [one]
-    seen = [function.key(**point) for point in points if isinstance(point, dict)]
-    found = list(identity_findings(function, [*values, *seen]))
-    if found:  # such keys cannot be compared
-        return found
-    found += equal_findings(function, [*values, *seen])
-    found += program_findings(function, (point for point in points if isinstance(point, dict)))
-    findings = prove(function, values, points).findings
-    found += [one for one in findings if one.kind != "UNREACHED" or not is_sample(fault)]
-    return found
+    return without_samples(fault, prove(function, values, points_of(fault)).findings)
 
 
 def wrapped_findings(fault: Fault) -> list[Finding]:
@@ -67,7 +55,7 @@ def wrapped_findings(fault: Fault) -> list[Finding]:
         takes = "config" in inspect.signature(declared).parameters
         declared = declared(**({"config": fault.config} if takes else {}))
     cases = [] if isinstance(declared, NoKeys) else several(declared)
-    reach = reach_of(fault.kernel, Planned(()))
+    reach = reach_of(fault.kernel)
     planned: list[PlanKey] = []
     for case in [point for one in cases for point in cases_of(fault, one)]:
         reached = reach.at(case)
@@ -75,5 +63,4 @@ def wrapped_findings(fault: Fault) -> list[Finding]:
         if reached.choices:
             text = reach.name + choice_text(reached.choices)
             planned.append(PlanKey(reach.name, "opaque", f"{text} (tuned)", ""))
-    findings = prove(fault.kernel, planned, points_of(fault)).findings
-    return [one for one in findings if one.kind != "UNREACHED" or not is_sample(fault)]
+    return without_samples(fault, prove(fault.kernel, planned, points_of(fault)).findings)

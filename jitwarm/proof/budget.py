@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from jitwarm.backends.keyfields import fields_of
 from jitwarm.findings import Finding
 from jitwarm.proof.envelope import Ints
-from jitwarm.proof.search import Found
+from jitwarm.proof.found import Found
 
 DISTINCT = 64  # values of one compile-time argument; powers of two up to 2**31 are 32
 KEYS = 1_000  # planned keys of one kernel

@@ -11,15 +11,16 @@ from jitwarm import keys as key_texts
 from jitwarm.backends.keyfields import fields_of
 from jitwarm.explain import explain_miss, explain_tuning
 from jitwarm.findings import Finding
+from jitwarm.plan import PlanItem
 from jitwarm.plan_findings import collision_findings
 from jitwarm.proof.budget import budget_findings
-from jitwarm.proof.incomplete import incomplete_findings
-from jitwarm.proof.planned import Planned, PlannedKey
+from jitwarm.proof.found import Found
+from jitwarm.proof.incomplete import built_instead, incomplete_findings
+from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.result import STRENGTH, KernelProof, Verdict
-from jitwarm.proof.search import Found
 from jitwarm.proof.space import Point, point_text
 from jitwarm.proof.unread import unread_findings
-from jitwarm.proof.unstable import unstable_findings
+from jitwarm.proof.unstable import refused_findings, unstable_findings
 
 SHOWN = 3  # keys that a message spells out; all of them are in the proof
 
@@ -27,7 +28,7 @@ SHOWN = 3  # keys that a message spells out; all of them are in the proof
 def judge(
     name: str,
     founds: Sequence[Found],
-    planned: Planned,
+    planned: ProofPlan,
     reached_anywhere: Iterable[str],
     *,
     seconds: Mapping[str, float],
@@ -37,25 +38,26 @@ def judge(
     has the kernel and nobody launches it; `reached_anywhere` are the keys that launches of any
     kernel need.
     """
-    own = planned.of(name)
+    own = planned.of_kernel(name)
     needed: dict[str, tuple[Point, Found]] = {}
     for found in founds:
         for key, point in found.smallest.items():
             needed.setdefault(key, (point, found))
-    keys = dict.fromkeys(entry.key for entry in own)
-    missing = [key for key in needed if key not in planned.keys]
+    keys = dict.fromkeys(entry.backend_key for entry in own)
+    missing = [key for key in needed if key not in planned.ready]
     reached = set(reached_anywhere) | needed.keys()
     unreached = [key for key in keys if key not in reached]
     findings = [one for found in founds for one in found.findings]
-    findings += _missing(name, missing, needed, planned)
+    findings += _missing(name, missing, needed, planned, built_instead(name, founds, planned))
     findings += _choices(name, founds, planned)
     findings += _unreached(name, founds, unreached, own, needed, seconds)
     if founds:
         findings += _never_dispatched(name, founds, own, reached)
         findings += incomplete_findings(name, founds, planned)
-        findings += unstable_findings(name, founds)
+        findings += unstable_findings(name, founds, planned)
         findings += unread_findings(name, founds)
-    triton = [e.key for e in own if e.backend == "triton"]
+    findings += refused_findings(name, planned.failures, findings)
+    triton = [e.backend_key for e in own if e.backend == "triton"]
     triton += [key for found in founds for key, b in found.backends.items() if b == "triton"]
     findings += collision_findings((name, key) for key in dict.fromkeys(triton))
     findings += budget_findings(name, founds, keys, reached, seconds, budget)
@@ -82,10 +84,10 @@ def judge(
 
 
 def _verdict(
-    name: str, founds: Sequence[Found], planned: Planned, needed: Mapping[str, object]
+    name: str, founds: Sequence[Found], planned: ProofPlan, needed: Mapping[str, object]
 ) -> Verdict:
     agreed = all(found.verdict == "PROVED" or not found.points for found in founds)
-    if name in planned.reasons and not planned.of(name) and not needed and agreed:
+    if name in planned.reasons and not planned.of_kernel(name) and not needed and agreed:
         return "NO KEYS"
     if not founds:
         return "SAMPLED"
@@ -96,9 +98,10 @@ def _missing(
     name: str,
     missing: Sequence[str],
     needed: Mapping[str, tuple[Point, Found]],
-    planned: Planned,
+    planned: ProofPlan,
+    built: Mapping[str, None],
 ) -> Iterable[Finding]:
-    if missing and not planned.of(name):
+    if missing and not planned.of_kernel(name) and not built:
         point, found = needed[missing[0]]
         reason = planned.reasons.get(name)
         said = f'it says that it needs none ("{reason}")' if reason else "no key of it is planned"
@@ -114,9 +117,10 @@ def _missing(
             owners=found.envelope.owners,
         )
         return
-    for key in missing:
+    known = {**dict.fromkeys(planned.ready), **built}
+    for key in (key for key in missing if key not in built):
         point, found = needed[key]
-        finding = explain_miss(name, key, planned.keys)
+        finding = explain_miss(name, key, known)
         if finding.kind == "UNDECLARED":
             finding = replace(
                 finding, message=f"{name} launches a kernel of which no key is planned"
@@ -129,7 +133,7 @@ def _missing(
         )
 
 
-def _choices(name: str, founds: Sequence[Found], planned: Planned) -> Iterable[Finding]:
+def _choices(name: str, founds: Sequence[Found], planned: ProofPlan) -> Iterable[Finding]:
     """Choices of an autotuner that nobody makes at start-up."""
     for found in founds:
         for choice, point in found.choices.items():
@@ -147,12 +151,12 @@ def _unreached(
     name: str,
     founds: Sequence[Found],
     unreached: Sequence[str],
-    own: Sequence[PlannedKey],
+    own: Sequence[PlanItem],
     needed: Iterable[str],
     seconds: Mapping[str, float],
 ) -> Iterable[Finding]:
     """One finding for the unreached keys of each cause."""
-    total = len({entry.key for entry in own})
+    total = len({entry.backend_key for entry in own})
     owners = tuple(dict.fromkeys(who for entry in own for who in entry.owners if who))
     for field, values, keys in _causes(unreached, needed):
         if not founds:
@@ -203,7 +207,7 @@ def _causes(
 
 
 def _never_dispatched(
-    name: str, founds: Sequence[Found], own: Sequence[PlannedKey], reached: set[str]
+    name: str, founds: Sequence[Found], own: Sequence[PlanItem], reached: set[str]
 ) -> Iterable[Finding]:
     """Declared keys that dispatch gives at no point, although their binaries are needed."""
     if not all(found.walked and found.verdict == "PROVED" for found in founds):
@@ -212,9 +216,9 @@ def _never_dispatched(
     if not given:
         return
     never = [
-        entry.declared
+        entry.declared or ""
         for entry in own
-        if entry.key in reached and entry.declared.partition(" {")[0] not in given
+        if entry.backend_key in reached and (entry.declared or "").partition(" {")[0] not in given
     ]
     never = list(dict.fromkeys(never))
     if never:
@@ -229,4 +233,9 @@ def _never_dispatched(
 
 
 def _distinct(findings: Iterable[Finding]) -> list[Finding]:
-    return list(dict.fromkeys(findings))
+    """Each finding once; of those about one field of a kernel's keys the first."""
+    kept: dict[object, Finding] = {}
+    for one in findings:
+        is_key = one.kind in ("KEY-UNSTABLE", "KEY-INCOMPLETE") and one.field
+        kept.setdefault((one.kind, one.kernel, one.field) if is_key else one, one)
+    return list(kept.values())

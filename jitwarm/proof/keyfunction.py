@@ -4,7 +4,7 @@ on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,26 +40,37 @@ class KeyFunction:
         The fields of a tuple without names are `key0`, `key1`; any other value is `key`. Raises
         `KeyValueError`, which names the field, for one that is compared by identity.
         """
-        parts = []
-        for field, value in self.fields(key).items():
-            try:
-                parts.append(f"{field}={keys.canonical(value)}")
-            except KeyValueError as error:
-                raise KeyValueError(f"{self.name}: field {field!r} of its key: {error}") from error
-        return f"{self.name}[{'; '.join(parts)}]"
+        texts = texts_of(self.name, self.fields(key))
+        return f"{self.name}[{'; '.join(f'{field}={text}' for field, text in texts.items())}]"
 
     def fields(self, key: Any) -> dict[str, Any]:
         """The fields of a key by name."""
         if isinstance(key, type):
             return {"key": key}
-        names = key_fields(key)
-        if names:
-            return {name: getattr(key, name) for name in names}
         if type(key) is tuple:
             return {f"key{index}": value for index, value in enumerate(key)}
-        return {"key": key}
+        return fields_of_key(key)
 
     def planned(self, values: Iterable[Any]) -> list[PlanKey]:
         """The keys that are built at start-up, as a plan of them."""
         texts = map(self.text, values)
         return [PlanKey(self.name, BACKEND, text, text) for text in dict.fromkeys(texts)]
+
+
+def fields_of_key(key: Any) -> dict[str, Any]:
+    """The fields of a dataclass or named tuple; any other value is the field `key`."""
+    return {name: getattr(key, name) for name in key_fields(key)} or {"key": key}
+
+
+def texts_of(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
+    """The canonical texts of the fields of a key of the kernel `name`.
+
+    Raises `KeyValueError`, which names the field, for a value that is compared by identity.
+    """
+    texts = {}
+    for field, value in fields.items():
+        try:
+            texts[field] = keys.canonical(value)
+        except KeyValueError as error:
+            raise KeyValueError(f"{name}: field {field!r} of its key: {error}") from error
+    return texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from jitwarm.coverage import digest
 from jitwarm.explain import explain_miss
 from jitwarm.findings import Finding
-from jitwarm.plan import Plan, PlanItem
+from jitwarm.plan import Plan
+from jitwarm.planned import path_of
 from jitwarm.proof.envelope import Envelope
-from jitwarm.proof.planned import helpers_of
+from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.prove import prove_envelopes
 from jitwarm.proof.result import STRENGTH, KernelProof, Proof
 
@@ -40,18 +41,18 @@ def prove_model(
 
 def _held(proof: Proof, plan: Plan, launched: Mapping[str, int]) -> Proof:
     """The proof with its envelopes held against real launches."""
-    reached = {key for item in plan.items for key in _keys_of(item)}
+    planned = ProofPlan(plan)
+    reached = set(planned.ready)
     for kernel in proof.kernels:
         reached -= set(kernel.unreached_keys)
         reached |= set(kernel.missing_keys)
-    names = _names(plan.items)
     outside: dict[str, list[str]] = {}
     for key in launched:
         if key not in reached:
-            outside.setdefault(names.get(key.partition("[")[0], key), []).append(key)
+            outside.setdefault(planned.name(key), []).append(key)
     findings = list(proof.findings)
     for name, keys in outside.items():
-        near = explain_miss(name, keys[0], [k for k in reached if _same_kernel(k, keys[0])])
+        near = explain_miss(name, keys[0], [k for k in reached if path_of(k) == path_of(keys[0])])
         findings.append(
             Finding(
                 "ENVELOPE",
@@ -78,18 +79,19 @@ def _weaker(kernel: KernelProof) -> Any:
 def _sampled(plan: Plan, launched: Mapping[str, int]) -> Proof:
     """What the launches of some steps show."""
     kernels, findings = [], list[Finding]()
-    planned: dict[str, dict[str, None]] = {}
-    for item in plan.items:
-        if item.backend != "opaque":  # no launch can be told to be one of theirs
-            planned.setdefault(item.kernel, {}).update(dict.fromkeys(_keys_of(item)))
-    names = _names(plan.items)
-    by_kernel: dict[str, dict[str, int]] = {kernel: {} for kernel in planned}
+    planned = ProofPlan(plan)
+    # No launch can be told to be one of a key of backend `opaque`.
+    told = {
+        kernel: {
+            one.backend_key: None for one in planned.of_kernel(kernel) if one.backend != "opaque"
+        }
+        for kernel in planned.kernels()
+    }
+    by_kernel: dict[str, dict[str, int]] = {kernel: {} for kernel, own in told.items() if own}
     for key, count in launched.items():
-        by_kernel.setdefault(names.get(key.partition("[")[0], key.partition("[")[0]), {})[key] = (
-            count
-        )
+        by_kernel.setdefault(planned.name(key), {})[key] = count
     for kernel, counts in by_kernel.items():
-        own = planned.get(kernel, {})
+        own = told.get(kernel, {})
         missing = [key for key in counts if key not in own]
         findings += [explain_miss(kernel, key, own) for key in missing]
         unreached = [key for key in own if key not in counts]
@@ -97,7 +99,7 @@ def _sampled(plan: Plan, launched: Mapping[str, int]) -> Proof:
         kernels.append(
             KernelProof(
                 kernel=kernel,
-                backend="+".join(dict.fromkeys(i.backend for i in plan.items if i.kernel == kernel))
+                backend="+".join(dict.fromkeys(i.backend for i in planned.of_kernel(kernel)))
                 or "-",
                 verdict="SAMPLED",
                 points=points,
@@ -112,17 +114,3 @@ def _sampled(plan: Plan, launched: Mapping[str, int]) -> Proof:
             )
         )
     return Proof(tuple(kernels), tuple(findings))
-
-
-def _names(items: Iterable[PlanItem]) -> dict[str, str]:
-    """Kernel names by the import path in their backend keys."""
-    return {key.partition("[")[0]: item.kernel for item in items for key in _keys_of(item)}
-
-
-def _keys_of(item: PlanItem) -> tuple[str, ...]:
-    """All backend keys that warming an item makes ready: its own, and those of its helpers."""
-    return (item.backend_key, *helpers_of(item.recipe))
-
-
-def _same_kernel(one: str, other: str) -> bool:
-    return one.partition("[")[0] == other.partition("[")[0]

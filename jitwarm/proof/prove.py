@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from jitwarm import keys
 from jitwarm.errors import DeclarationError
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.budget import KEYS
+from jitwarm.proof.descriptors import (
+    descriptors_text,
+    watched_descriptors,
+    with_descriptors,
+)
 from jitwarm.proof.envelope import Envelope
+from jitwarm.proof.found import Found
 from jitwarm.proof.judge import judge
-from jitwarm.proof.planned import Planned
+from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.reach import Reach, reach_of
 from jitwarm.proof.result import Proof
-from jitwarm.proof.search import Found, evaluate, search
+from jitwarm.proof.search import evaluate, search
 from jitwarm.registry import JitWarmupRegistry
 
 
@@ -35,11 +43,10 @@ def prove(
     more than `budget` planned keys of a kernel are a finding. Needs a device that is active, and
     compiles and launches nothing. Raises `DeclarationError` for an envelope of another kernel.
     """
-    if plan is None:
-        plan = _own_plan(kernel, config)
-    planned = Planned(plan, kernel)
-    envelopes = _envelopes(kernel, launches)
-    return _proof(envelopes, planned, seconds or {}, budget, kernel)
+    with watched_descriptors() as wrong:
+        planned = ProofPlan(_own_plan(kernel, config) if plan is None else plan, kernel)
+        proof = _proof(_envelopes(kernel, launches), planned, seconds or {}, budget, kernel)
+    return replace(proof, findings=tuple(with_descriptors(proof.findings, descriptors_text(wrong))))
 
 
 def prove_envelopes(
@@ -54,14 +61,14 @@ def prove_envelopes(
     So a kernel of the plan that has no envelope is unreached. Envelopes of one kernel are united
     before unreached keys are counted.
     """
-    return _proof(list(envelopes), Planned(plan), seconds or {}, budget)
+    return _proof(list(envelopes), ProofPlan(plan), seconds or {}, budget)
 
 
 def fingerprint(plan: Plan | Iterable[Any]) -> str:
     """One id for a plan's keys: processes that plan the same agree on it, whatever their hash seed
     and whatever they built before.
     """
-    entries = {(e.kernel, e.declared, e.key) for e in Planned(plan).keys.values()}
+    entries = {(e.kernel, e.declared or "", e.backend_key) for e in ProofPlan(plan).ready.values()}
     return keys.key_id("\n".join("\t".join(entry) for entry in sorted(entries)))
 
 
@@ -92,7 +99,7 @@ def _envelopes(kernel: Any, launches: Envelope | Iterable[Any]) -> list[Any]:
     return given
 
 
-def _searched(kernel: Any, given: Iterable[Any], planned: Planned) -> list[Found]:
+def _searched(kernel: Any, given: Iterable[Any], planned: ProofPlan) -> list[Found]:
     """Every envelope searched, and every launch that was given evaluated."""
     reaches: dict[int, Reach] = {}
 
@@ -115,7 +122,7 @@ def _searched(kernel: Any, given: Iterable[Any], planned: Planned) -> list[Found
 
 def _proof(
     given: Iterable[Any],
-    planned: Planned,
+    planned: ProofPlan,
     seconds: Mapping[str, float],
     budget: int,
     kernel: Any = None,

@@ -12,20 +12,18 @@ from typing import Any
 
 from jitwarm import keys
 from jitwarm.backends import backend_of
-from jitwarm.backends.keyfields import fields_of
 from jitwarm.backends.triton.compiler import TritonBackend
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.backends.triton.unwrap import InnerLaunch, inner_launches, innermost
 from jitwarm.contract.autotune import is_triton_kernel, launches_of
 from jitwarm.contract.kernel import JitKernel
-from jitwarm.contract.keytype import key_fields
 from jitwarm.contract.triton import TritonJitKernel
 from jitwarm.declare.enumeration import Declared
 from jitwarm.declare.tensor import TensorSpec
-from jitwarm.errors import DeclarationError, WrongKindError
-from jitwarm.proof.keyfunction import BACKEND, KeyFunction
-from jitwarm.proof.planned import Planned, helpers_of
+from jitwarm.errors import DeclarationError, KeyValueError, WrongKindError
+from jitwarm.proof.keyfunction import BACKEND, KeyFunction, fields_of_key, texts_of
+from jitwarm.proof.plan import ProofPlan, helpers_of
 
 # Values whose text in Triton's own key says all of them.
 _PLAIN = (int, bool, str, float, type(None), TensorSpec)
@@ -60,10 +58,12 @@ NOTHING = Reached((), {})
 class Reach:
     """How launches of one kernel are evaluated.
 
-    `name` is what reports call the kernel, `function` the JITFunction at its core, if there is one.
+    `name` is what reports call the kernel, `kernel` the object, `function` the JITFunction at its
+    core, if there is one.
     """
 
     name: str
+    kernel: Any
     backend: str = "triton"
     function: Any = None
 
@@ -78,9 +78,14 @@ class Reach:
         """What is wrong with the way from a declared key back to a launch, in words; else empty."""
         return ""
 
+    def built(self, key: Any) -> tuple[str, ...]:
+        """The backend keys that the warm-up inputs of a declared key lead to, if that is known."""
+        return ()
 
-def reach_of(kernel: Any, planned: Planned) -> Reach:
+
+def reach_of(kernel: Any, planned: ProofPlan | None = None) -> Reach:
     """How launches of `kernel` are evaluated. Raises `WrongKindError` for what is no kernel."""
+    planned = ProofPlan(()) if planned is None else planned
     if isinstance(kernel, TritonJitKernel):
         return _ClassReach(kernel, planned)
     if isinstance(kernel, JitKernel):
@@ -91,8 +96,7 @@ def reach_of(kernel: Any, planned: Planned) -> Reach:
     if is_triton_kernel(inner):
         name = getattr(kernel, "kernel_name", None) if inner is not kernel else None
         if name is None:
-            path = import_path(innermost(inner))
-            name = planned.name_at(path) or path
+            name = planned.name(import_path(innermost(inner)))
         return _NativeReach(str(name), inner)
     raise WrongKindError(
         f"{kernel!r} is no kernel that can be proved: give an object of a contract class, a "
@@ -175,7 +179,7 @@ class _NativeReach(Reach):
 class _ContractReach(Reach):
     """What both sides of the contract have in common: declared keys and their parts."""
 
-    def __init__(self, kernel: Any, planned: Planned) -> None:
+    def __init__(self, kernel: Any, planned: ProofPlan) -> None:
         self.kernel, self.name = kernel, kernel.kernel_name
         self._path = planned.path_of(kernel)
         self._with_helpers = planned.has_recipes
@@ -183,7 +187,11 @@ class _ContractReach(Reach):
         self._parts: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def text(self, key: Any) -> str:
-        exact = keys.exact(key)
+        try:
+            exact = keys.exact(key)
+        except KeyValueError:
+            texts_of(self.name, fields_of_key(key))  # says which field
+            raise
         text = self._texts.get(exact)
         if text is None:
             text = self._texts[exact] = self.kernel.key_text(key)
@@ -212,7 +220,7 @@ class _ContractReach(Reach):
 class _DispatchReach(_ContractReach):
     """Launches of a class that is no Triton class, by the inputs of its `dispatch`."""
 
-    def __init__(self, kernel: Any, planned: Planned) -> None:
+    def __init__(self, kernel: Any, planned: ProofPlan) -> None:
         super().__init__(kernel, planned)
         self.backend = "-"
 
@@ -220,14 +228,13 @@ class _DispatchReach(_ContractReach):
         key = self.kernel.dispatch(**arguments)
         needs = self.needs_of(key)
         self.backend = needs[0][0] if needs else self.backend
-        fields = {name: getattr(key, name) for name in key_fields(key)} or {"key": key}
-        return Reached(needs, fields, {self.text(key): key})
+        return Reached(needs, fields_of_key(key), {self.text(key): key})
 
 
 class _ClassReach(_ContractReach):
     """Launches of a Triton class, by the arguments of its `__call__`."""
 
-    def __init__(self, kernel: Any, planned: Planned) -> None:
+    def __init__(self, kernel: Any, planned: ProofPlan) -> None:
         super().__init__(kernel, planned)
         self._keys = _TritonKeys()
         inner = getattr(kernel, "kernel", None)
@@ -260,6 +267,12 @@ class _ClassReach(_ContractReach):
             return str(error)
         return ""
 
+    def built(self, key: Any) -> tuple[str, ...]:
+        try:
+            return self.at(self.kernel.warmup_inputs(key)).keys
+        except Exception:  # a key that cannot be bound is told where it is planned
+            return ()
+
 
 class _FunctionReach(Reach):
     """Launches of a `KeyFunction`, by the inputs of its key."""
@@ -274,13 +287,4 @@ class _FunctionReach(Reach):
         program = self.kernel.program
         text = self.kernel.text(key)
         built = None if program is None else str(program(**arguments))
-        return Reached(((BACKEND, text),), self.kernel.fields(key), program=built)
-
-
-def differing_fields(one: tuple[str, ...], other: tuple[str, ...]) -> str:
-    """The names of the fields in which the keys of two launches differ, separated by `, `."""
-    names: dict[str, None] = {}
-    for a, b in zip(one, other, strict=False):
-        mine, theirs = fields_of(a).together(), fields_of(b).together()
-        names |= {n: None for n in {**mine, **theirs} if mine.get(n) != theirs.get(n)}
-    return ", ".join(names) or "the number of launches"
+        return Reached(((BACKEND, text),), self.kernel.fields(key), {text: key}, program=built)

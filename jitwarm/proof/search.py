@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from jitwarm.errors import KeyValueError, MissingExtraError, RunError
 from jitwarm.findings import Finding
-from jitwarm.proof.classes import Coder, Codes
+from jitwarm.proof.classes import Coder
+from jitwarm.proof.compare import difference
 from jitwarm.proof.envelope import Envelope
-from jitwarm.proof.reach import NOTHING, Reach, Reached, differing_fields
-from jitwarm.proof.result import Verdict
+from jitwarm.proof.found import Found
+from jitwarm.proof.narrow import holds, widths_of
+from jitwarm.proof.reach import NOTHING, Reach, Reached
+from jitwarm.proof.signatures import Signatures
 from jitwarm.proof.space import Point, Space, Table, point_text
 from jitwarm.proof.split import candidates, frontier
 
@@ -29,40 +31,6 @@ GRID = 4_000_000  # points of a split envelope, as many
 DRAWN = 100_000  # whole points whose classes must be among those of the grid
 SEED = 20_240_229
 _FIELD = re.compile(r"(?:field|argument) '(?P<name>\w+)'")
-
-
-@dataclass(slots=True)
-class Found:
-    """What the launches of one envelope need.
-
-    `backends` has the backend of each key that is needed. First points are kept of each backend
-    key (`smallest`), of each choice of an autotuner, of each declared key that dispatch gave (with
-    the key itself), of the different backend keys behind the keys of a dispatch, and of the
-    different programs under a key. `tried` are all points with what they need, in order; `walked`
-    says that there are no others.
-    """
-
-    envelope: Envelope
-    reach: Reach
-    verdict: Verdict = "PROVED"
-    of: int = 0
-    points: int = 0
-    backends: dict[str, str] = field(default_factory=dict)
-    smallest: dict[str, Point] = field(default_factory=dict)
-    choices: dict[str, Point] = field(default_factory=dict)
-    dispatched: dict[str, dict[tuple[str, ...], Point]] = field(default_factory=dict)
-    declared: dict[str, tuple[Any, Point]] = field(default_factory=dict)
-    programs: dict[str, dict[str, Point]] = field(default_factory=dict)
-    tried: list[tuple[Point, tuple[str, ...]]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    walked: bool = False
-
-    def weaken(self, finding: Finding | None = None) -> None:
-        """Say that other points may need other keys."""
-        if self.verdict == "PROVED":
-            self.verdict = "SEARCHED"
-        if finding is not None:
-            self.findings.append(finding)
 
 
 def search(envelope: Envelope, reach: Reach) -> Found:
@@ -89,6 +57,7 @@ class _Search:
         self.envelope, self.reach = envelope, reach
         self.space = Space(envelope)
         self.found = Found(envelope, reach)
+        self.widths = widths_of(reach.function)
         self.random = np.random.default_rng(SEED)
         self.failed: dict[tuple[object, str], None] = {}
 
@@ -138,7 +107,7 @@ class _Search:
         return table[:: max(1, len(table) // most)][:most]
 
     def _split(self, forms: Mapping[str, Any]) -> None:
-        found, signatures = self.found, _Signatures(self.space, self._coders(forms))
+        found, signatures = self.found, Signatures(self.space, self._coders(forms))
         known = getattr(self.reach.function, "arg_names", forms)
         for name in (name for name in forms if name not in known):
             found.weaken(
@@ -206,12 +175,16 @@ class _Search:
         if reached.dispatched:
             together = " and ".join(reached.dispatched)
             found.dispatched.setdefault(together, {}).setdefault(reached.keys, point)
+        for name, width in self.widths.items():
+            value: Any = reached.arguments.get(name)
+            if not holds(width, value):
+                found.cut_off.setdefault(name, (width, int(value), point))
         if reached.program is not None:
             built = found.programs.setdefault(reached.keys[0], {})
             built.setdefault(reached.program, point)
         return reached
 
-    def _checked(self, point: Point, row: Any, signatures: _Signatures) -> tuple[str, ...] | None:
+    def _checked(self, point: Point, row: Any, signatures: Signatures) -> tuple[str, ...] | None:
         """The keys of a point, after its real launch was compared with its forms."""
         reached = self.attempt(point)
         if reached is None:
@@ -237,7 +210,7 @@ class _Search:
         self.failed[type(error), kind] = None
         unstable = kind == "KEY-UNSTABLE"
         named = _FIELD.search(str(error)) if unstable else None
-        said = str(error) or type(error).__name__
+        said = str(error).removeprefix(f"{self.reach.name}: ") or type(error).__name__
         self.found.weaken(
             self._finding(
                 kind,
@@ -269,7 +242,7 @@ class _Search:
         self, point: Point, needs: tuple[str, ...], alike: Point, expected: tuple[str, ...]
     ) -> None:
         """Two points that are one to the forms and two to the compiler."""
-        names = differing_fields(needs, expected)
+        names = difference(needs, expected).field
         if ("key", names) in self.failed:
             return
         self.failed["key", names] = None
@@ -301,40 +274,6 @@ class _Search:
             )
             for name, form in forms.items()
         }
-
-
-class _Signatures:
-    """The distinct classes of whole points, each with its first point."""
-
-    def __init__(self, space: Space, coders: Mapping[str, Coder]) -> None:
-        self.space, self.coders = space, coders
-        self.first: dict[int, Any] = {}
-
-    def codes(self, table: Table) -> Codes:
-        """One number a point, equal for points of one signature."""
-        columns = self.space.integers(table)
-        total: Any = np.zeros(len(table), np.int64)
-        size = 1
-        parts: list[tuple[Any, int]] = [
-            (table[:, place].astype(np.int64), len(domain))
-            for place, domain in enumerate(self.space.parameters.values())
-            if not hasattr(domain, "low")
-        ]
-        parts += [(coder.codes(columns), coder.radix) for coder in self.coders.values()]
-        for codes, radix in parts:
-            size *= radix
-            if size > 2**62 and total.dtype != object:
-                total = total.astype(object)
-            total = total * radix + codes
-        return total  # type: ignore[no-any-return]
-
-    def add(self, table: Table) -> int:
-        """Take over the signatures of a table; returns how many were new."""
-        before = len(self.first)
-        distinct, places = np.unique(self.codes(table), return_index=True)
-        for code, place in sorted(zip(distinct, places, strict=True), key=lambda pair: pair[1]):
-            self.first.setdefault(int(code), table[place])
-        return len(self.first) - before
 
 
 def _shown(value: Any) -> str:

@@ -113,6 +113,13 @@ class Space:
             return np.array(range(domain.low, high + 1), object)
         return np.arange(domain.low, high + 1)
 
+    def ends(self, name: str, most: int) -> Table:
+        """At most `most` values of a parameter: the first of them, and the last."""
+        domain = self.parameters[name]
+        last = domain.high if isinstance(domain, Ints) else len(domain) - 1
+        first = self._all(domain, min(most, len(domain)))
+        return np.array([*first[:-1], last], self.dtype)
+
     def tables(self, candidates: Sequence[Table]) -> Iterator[Table]:
         """The allowed points of a product of values, in order, in tables of at most `CHUNK`."""
         sizes = [len(values) for values in candidates]
@@ -191,10 +198,11 @@ class Space:
 
 def point_text(point: Point) -> str:
     """A point as a report shows it: `prefills=1, tokens=17`."""
-    return ", ".join(f"{name}={_text(value)}" for name, value in point.items())
+    return ", ".join(f"{name}={value_text(value)}" for name, value in point.items())
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """The canonical text of a value, or what stands for one that has none."""
     try:
         return keys.canonical(value)
     except KeyValueError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jitwarm.findings import Finding
-from jitwarm.proof.search import Found
+from jitwarm.proof.found import Found
 
 
 def unread_findings(name: str, founds: Sequence[Found]) -> Iterable[Finding]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
+import triton
+import triton.language as tl
 
 from jitwarm import Envelope, Ints, KeyFunction, Values, affine, next_power_of_two, pointer, prove
-from jitwarm.declare import TensorSpec
+from jitwarm.declare import TensorSpec, declare, launch
+from jitwarm.proof.compare import KeyTable, table_findings
 from jitwarm.proof.unread import unread_arguments
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -43,7 +48,50 @@ def test_a_key_that_holds_an_identity():
     assert found(proof, "field", "smallest") == [("KEY-UNSTABLE", "key1", "n=1")]
     assert "field 'key1' of its key" in proof.findings[0].message
     assert proof.kernels[0].verdict == "SEARCHED"
+    assert "Identity, which is compared by identity" in proof.findings[0].message
+    assert proof.findings[0].message.count("f: ") == 1
     assert prove_function(lambda n: (n % 2, str(Identity.__name__))).findings == ()
+
+
+def test_a_planned_key_that_holds_an_identity():
+    proof = prove_function(lambda n: (n % 2, "x"), plan=[(0, "x"), (1, Identity()), (1, "x")])
+    assert found(proof, "field", "smallest") == [("KEY-UNSTABLE", "key1", "")]
+    assert (proof.kernels[0].verdict, proof.kernels[0].planned) == ("PROVED", 2)
+
+
+class HeldKernel(k.BandKernel):
+    """Its key has a field for an object."""
+
+    @dataclass(frozen=True)
+    class CompileKey:
+        bands: int
+        layout: object
+
+    def dispatch(self, *, tokens, layout):
+        return self.CompileKey(tokens // 16, layout)
+
+    def get_warmup_keys(self):
+        return [self.CompileKey(1, self.layout)]
+
+
+def test_a_key_class_that_holds_an_identity():
+    kernel = HeldKernel()
+    for kernel.layout, fields in ((Identity(), ["layout"]), ("rows", [])):
+        launches = [{"tokens": 16, "layout": kernel.layout}]
+        assert [f.field for f in prove(kernel, None, launches).findings] == fields
+    # Without such a launch the refused declaration is all that is known.
+    kernel.layout = Identity()
+    proof = prove(kernel, None, [])
+    assert found(proof, "field") == [("KEY-UNSTABLE", "")]
+
+
+def test_a_key_function_that_gives_one_and_true():
+    proof = prove_function(lambda n: (n > 1, 0), high=2, plan=[(1, 0), (False, 0)])
+    unstable = [f for f in proof.findings if f.kind == "KEY-UNSTABLE"]
+    assert [(f.field, f.warmed, f.seen) for f in unstable] == [
+        ("key0", "1", "True"),
+    ]
+    assert prove_function(lambda n: (n > 1, 0), high=2).findings == ()
 
 
 def growing():
@@ -60,7 +108,7 @@ def growing():
 def test_a_key_that_depends_on_history():
     proof = prove_function(growing(), plan=list(range(1, 41)))
     assert found(proof, "field", "smallest", "warmed", "seen") == [
-        ("KEY-UNSTABLE", "key", "n=1", "f[key=1]", "f[key=40]")
+        ("KEY-UNSTABLE", "key", "n=1", "1", "40")
     ]
     assert "evaluated backwards" in proof.findings[0].message
     assert prove_function(lambda n: n).findings == ()
@@ -102,6 +150,16 @@ def test_constants_that_python_takes_for_one():
     assert "KEY-UNSTABLE" not in {f.kind for f in prove(k.Copy, (), launches(2)).findings}
 
 
+def test_tables_of_two_processes():
+    one = KeyTable("f", ["n=1", "n=2", "n=3"], [["f[a=1; b=2]"], ["f[a=1; b=2]"], ["f[a=9]"]])
+    other = msgspec.structs.replace(one, keys=[["f[a=1; b=2]"], ["f[a=2; b=3]"], ["f[a=8]"]])
+    (finding,) = table_findings(one, other, "elsewhere")
+    assert (finding.field, finding.warmed, finding.seen) == ("a, b", "1, 2", "2, 3")
+    assert (finding.kernel, finding.smallest) == ("f", "n=2")
+    assert not list(table_findings(one, one, "elsewhere"))
+    assert not list(table_findings(one, KeyTable("f"), "elsewhere"))
+
+
 # KEY-INCOMPLETE
 
 
@@ -109,10 +167,10 @@ def test_two_programs_under_one_key():
     proof = prove_function(
         lambda n: n % 2, plan=[0, 1], program=lambda n: f"block {n % 2} stages {n // 20}"
     )
-    assert found(proof, "smallest", "seen") == [
-        ("KEY-INCOMPLETE", "n=21", "f[key=1]"),
-        ("KEY-INCOMPLETE", "n=20", "f[key=0]"),
+    assert found(proof, "field", "warmed", "seen", "smallest") == [
+        ("KEY-INCOMPLETE", "n", "1", "21", "n=21")
     ]
+    assert "under the key f[key=1]; " in proof.findings[0].message
     assert "(n=1 and n=21)" in proof.findings[0].message
     complete = prove_function(lambda n: (n % 2, n // 20), program=lambda n: f"{n % 2} {n // 20}")
     assert complete.findings == ()
@@ -144,7 +202,13 @@ def test_a_key_whose_inputs_lead_to_another():
     incomplete = [f for f in proof.findings if f.kind == "KEY-INCOMPLETE"]
     assert [f.smallest for f in incomplete] == ["n=1, offset=0"]
     # Block 16 with each of three strides and two alignments is the only one of seven that is right.
+    assert [(f.field, f.warmed, f.seen) for f in incomplete] == [("block", "16", "1")]
     assert "block 16 instead of 1" in incomplete[0].message
+    # What its inputs lead to is what a warm-up without this check builds: block 16 for all.
+    missed = [f for f in proof.findings if f.kind == "MISS"]
+    assert [(f.field, f.warmed, f.seen) for f in missed] == [
+        ("BLOCK", "constexpr=16", f"constexpr={block}") for block in (1, 2, 4, 8, 32, 64)
+    ]
     assert incomplete[0].message.endswith("; so do 35 more of its keys")
     right = k.ScaleKernel()
     assert not [
@@ -152,6 +216,65 @@ def test_a_key_whose_inputs_lead_to_another():
         for f in prove(right, None, scale_views(right)).findings
         if f.kind in ("KEY-INCOMPLETE", "MISS")
     ]
+
+
+def test_a_key_whose_inputs_lead_to_another_in_two_fields():
+    class Swapped(k.ScaleKernel):
+        def warmup_inputs(self, key):
+            other = self.CompileKey(16, 2, key.aligned)
+            return super().warmup_inputs(other)
+
+        def get_warmup_keys(self):
+            return [self.CompileKey(32, 1, True), self.CompileKey(16, 1, True)]
+
+    proof = prove(Swapped(), None, [k.scale_call(16)])
+    incomplete = [f for f in proof.findings if f.kind == "KEY-INCOMPLETE"]
+    assert [(f.field, f.warmed, f.seen) for f in incomplete] == [
+        ("stride_class", "2", "1"),
+        ("block, stride_class", "16, 2", "32, 1"),
+    ]
+
+
+@triton.jit
+def narrow(x_ptr, n: tl.int32, m: tl.uint8, k: tl.int64):
+    tl.store(x_ptr, n + m + k)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "fields"),
+    [
+        (2**31, 0, ["n"]),
+        (-(2**31) - 1, 255, ["n"]),
+        (2**31 - 1, 256, ["m"]),
+        (-(2**31), 255, []),
+        (2**31, -1, ["n", "m"]),
+    ],
+)
+def test_an_annotated_integer_that_is_cut_off(n, m, fields):
+    proof = prove(narrow, (), [{"x_ptr": k.X, "n": n, "m": m, "k": 2**40}])
+    incomplete = [f for f in proof.findings if f.kind == "KEY-INCOMPLETE"]
+    assert [f.field for f in incomplete] == fields
+    values = {"n": ("i32", str(n)), "m": ("u8", str(m))}
+    assert [(f.warmed, f.seen) for f in incomplete] == [values[field] for field in fields]
+
+
+def test_inputs_through_the_strides_of_a_mock():
+    """Triton's stand-in for a tensor gives 8 where a tensor has 16."""
+    from triton.runtime.jit import MockTensor
+
+    def launches(stride):
+        return [{"x_ptr": k.X, "n": stride, "BLOCK": 16, "num_warps": 8}]
+
+    @declare(k.copy)
+    def Mock():
+        return launch(x_ptr=k.X, n=MockTensor(None, (2, 8, 16)).stride()[1], BLOCK=16, num_warps=8)
+
+    (missed,) = prove(Mock, None, launches(16)).findings[:1]
+    assert (missed.kind, missed.field) == ("MISS", "n")
+    assert "of shape (2, 8, 16) are (128, 8, 1), a contiguous tensor's are (128, 16, 1)" in (
+        missed.advice
+    )
+    assert "MockTensor" not in prove(k.Copy, (), launches(16)).findings[0].advice
 
 
 # BUDGET

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from oracle_common import SmallEngine, compare, needed, reached  # noqa: F401 - for the tests
 
 from jitwarm import device
 from jitwarm.backends.triton.keytext import parse_key
@@ -31,9 +32,8 @@ from jitwarm.config import (
     ParallelConfig,
     SchedulerConfig,
 )
-from jitwarm.monitor import Monitor
 from jitwarm.plan import Plan, PlanItem, make_plan
-from jitwarm.proof import prove, prove_envelopes
+from jitwarm.proof import prove
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata
@@ -45,7 +45,7 @@ from jitwarm.zoo.models.dsv4_dcp import DeepSeekV4DCP
 
 
 @dataclass(frozen=True)
-class Engine:
+class Engine(SmallEngine):
     """One rank of a small engine.
 
     `rows`, `tokens` and `longest` are the scheduler's limits, `scores` the bound that slices a
@@ -86,16 +86,6 @@ class Engine:
             ),
         )
 
-    def build(self, active: Any) -> tuple[Any, Plan]:
-        """The model, its cache bound, and the plan of what it registered."""
-        config = self.config()
-        registry = JitWarmupRegistry(config)
-        with registry.activate():
-            model = self.builder(config, active)
-        with registry.activate():
-            model.bind_kv_cache()
-        return model, make_plan(registry)
-
     def batches(self) -> Iterator[Batch]:
         """Every batch of the engine, as far as the lengths of its requests could matter."""
         for decodes in range(self.rows + 1):
@@ -128,24 +118,6 @@ class Engine:
             yield chunks, none
             yield chunks, longest
             yield chunks, (*none[1:], longest[-1])
-
-
-def needed(model: Any, batches: Iterator[Batch]) -> tuple[set[str], int, int]:
-    """The backend keys that the steps ask for, and how many steps and launches that took."""
-    steps = 0
-    with Monitor("record", count_hits=True, null_kernels=True) as monitor:
-        for batch in batches:
-            model.step(batch)
-            steps += 1
-        launches = monitor.launches()
-    return set(launches), steps, sum(launches.values())
-
-
-def reached(model: Any) -> set[str]:
-    """The backend keys that the envelopes of a model reach, by the proof."""
-    proof = prove_envelopes(model.envelopes(), ())
-    assert all(one.verdict == "PROVED" for one in proof.kernels), proof
-    return {key for one in proof.kernels for key in one.missing_keys}
 
 
 @dataclass(frozen=True)
@@ -254,21 +226,8 @@ def main() -> int:
     for name in sys.argv[1:] or ENGINES:
         small = ENGINES[name]
         engine = dataclasses.replace(small, **FULL[small.builder])
-        start = time.perf_counter()
-        model, plan = engine.build(active)
-        found, steps, launches = needed(model, engine.batches())
-        seconds = time.perf_counter() - start
-        claimed, planned = reached(model), set(plan.backend_keys)
-        print(
-            f"{name}: {steps} steps, {launches} launches, {len(found)} keys in {seconds:.0f} s; "
-            f"proof {len(claimed)}, plan {len(planned)}; "
-            f"missed by the proof {len(found - claimed)}, invented {len(claimed - found)}, "
-            f"missing {len(found - planned)}, unreached {len(planned - found)}",
-            flush=True,
-        )
-        for key in sorted((found ^ claimed) | (found ^ planned)):
-            print("   ", "needed" if key in found else "not needed", key)
-        differ += found != claimed or found != planned
+        model, plan, found, differs = compare(name, engine, active)
+        differ += differs
         agreed: Counter[str] = Counter()
         for mutation in mutations(model, plan, published(model)):
             missing, unreached = by_oracle(mutation, found)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oracle import needed, reached
+from oracle_common import SmallEngine, compare
 
 from jitwarm import device
 from jitwarm.config import (
@@ -24,14 +23,12 @@ from jitwarm.config import (
     SchedulerConfig,
     SpeculativeConfig,
 )
-from jitwarm.plan import Plan, make_plan
-from jitwarm.registry import JitWarmupRegistry
 from jitwarm.traffic import Batch
 from jitwarm.zoo.models.deepseek_v4 import DeepSeekV4Flash, DeepSeekV4Pro
 
 
 @dataclass(frozen=True)
-class Engine:
+class Engine(SmallEngine):
     """A small engine: one layer of each compress ratio, `drafts` tokens behind each decode.
 
     `rows`, `tokens` and `longest` are the scheduler's limits, `scores` the bound that slices a
@@ -60,16 +57,6 @@ class Engine:
             speculative_config=SpeculativeConfig("dspark", self.drafts) if self.drafts else None,
             options=(("max_scores", self.scores), ("vision", self.vision)),
         )
-
-    def build(self, active: Any) -> tuple[Any, Plan]:
-        """The model, its cache bound, and the plan of what it registered."""
-        config = self.config()
-        registry = JitWarmupRegistry(config)
-        with registry.activate():
-            model = self.builder(config, active)
-        with registry.activate():
-            model.bind_kv_cache()
-        return model, make_plan(registry)
 
     def batches(self) -> Iterator[Batch]:
         """Every batch, as far as the lengths of its requests could matter."""
@@ -130,21 +117,7 @@ def main() -> int:
         engine = dataclasses.replace(
             small, rows=2 * small.rows if small.rows > 1 else 1, tokens=2 * small.tokens
         )
-        start = time.perf_counter()
-        model, plan = engine.build(active)
-        found, steps, launches = needed(model, engine.batches())
-        seconds = time.perf_counter() - start
-        claimed, planned = reached(model), set(plan.backend_keys)
-        print(
-            f"{name}: {steps} steps, {launches} launches, {len(found)} keys in {seconds:.0f} s; "
-            f"proof {len(claimed)}, plan {len(planned)}; "
-            f"missed by the proof {len(found - claimed)}, invented {len(claimed - found)}, "
-            f"missing {len(found - planned)}, unreached {len(planned - found)}",
-            flush=True,
-        )
-        for key in sorted((found ^ claimed) | (found ^ planned)):
-            print("   ", "needed" if key in found else "not needed", key)
-        worst |= found != claimed or found != planned
+        worst |= compare(name, engine, active)[-1]
     return int(worst)
 
 
