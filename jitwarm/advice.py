@@ -13,6 +13,7 @@ ABSENT = "absent"
 _WIDE = frozenset({"i64", "u64"})
 _INTEGERS = frozenset({"i32", "i64", "u64", "constexpr=1"})
 _SCALARS = _INTEGERS | {"fp32", "u1"}
+_NO_WAY = ("", "")  # an argument's value is declared as it is, and nothing does without
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,14 @@ class Difference:
 
     def sentence(self) -> str:
         """How it was warmed and how it was launched, in words."""
-        return f"`{self.name}`: warmed as {self._warmed()}, launched as {self.launched()}"
+        return f"`{self.name}`: warmed as {self.warmed()}, launched as {self.launched()}"
 
     def launched(self) -> str:
         """The launch's value in words, with the number where the class does not say it."""
         return self._words(self.now) + self._of((self.number,))
 
-    def _warmed(self) -> str:
+    def warmed(self) -> str:
+        """The warmed values in words."""
         constants = [value for value in self.was if value and value.startswith("constexpr=")]
         if len(self.was) > 1 and constants == list(self.was):
             return f"the constants {', '.join(self.warmed_constants())}"
@@ -78,10 +80,13 @@ def advise(differences: Sequence[Difference]) -> str:
     """What to do about a launch with these differences."""
     ways = [_ways(one) for one in differences]
     instead = [way for _, way in ways if way]
-    if len(differences) == 1:
+    if len(differences) == 1 and ways[0] != _NO_WAY:
         return ", or ".join([ways[0][0] or "declare this launch too", *instead])
-    every = ", ".join(f"`{one.name}` as {one.launched()}" for one in differences)
-    declare = f"declare this launch too: {every}"
+    every = (
+        _both(one) if way == _NO_WAY else f"`{one.name}` as {one.launched()}"
+        for one, way in zip(differences, ways, strict=True)
+    )
+    declare = f"declare this launch too: {', '.join(every)}"
     if not instead:
         return declare
     # With a way around each of them no further key is needed; otherwise only fewer of them.
@@ -107,7 +112,7 @@ def _ways(one: Difference) -> tuple[str, str]:
     was = _likest(one)
     old, kind = was.partition("/")[0], now.partition("/")[0]
     if now.startswith("(") or was.startswith("("):  # a tuple: any of its items may differ
-        return "", ""
+        return _NO_WAY
     if kind.startswith("*") and old.startswith("*"):
         return _pointer(name, old, kind, is_aligned=now.endswith("/D"))
     if kind in _INTEGERS and old in _INTEGERS:
@@ -117,7 +122,57 @@ def _ways(one: Difference) -> tuple[str, str]:
         return "", same
     if _is_number(now) and all(_is_number(value or "") for value in one.was):
         return _constant(one)
-    return "", ""
+    return _NO_WAY
+
+
+def _both(one: Difference) -> str:
+    """An argument that can only be declared as it is: its value and the warmed ones; of a tuple,
+    those of its items that differ.
+    """
+    now = one.now or ""
+    several = [_items(one.name, value or "", now) for value in one.was]
+    found = min((items for items in several if items), key=len, default=[])
+    if found:
+        return ", ".join(f"`{name}` as {seen} (warmed as {was})" for name, was, seen in found)
+    return f"`{one.name}` as {one.launched()} (warmed as {one.warmed()})"
+
+
+def _items(name: str, was: str, now: str) -> list[tuple[str, str, str]]:
+    """The differing items of two tuples of one length, each with both values in words; otherwise
+    nothing.
+    """
+    constant = "constexpr=" if was.startswith("constexpr=(") else ""
+    old, new = (_split(value.removeprefix(constant)) for value in (was, now))
+    if not old or len(old) != len(new) or not now.startswith(f"{constant}("):
+        return []
+    found = []
+    for index, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before != after:
+            texts = f"{name}[{index}]", constant + before, constant + after
+            found += _items(*texts) or [(texts[0], in_words(texts[1]), in_words(texts[2]))]
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """The items of a tuple's text, outside of quotes and inner brackets; none of another text."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return []
+    items, depth, quote, skip = [""], 0, "", False
+    for char in text[1:-1]:
+        if skip:
+            skip = False
+        elif quote:
+            skip = char == "\\"
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        else:
+            depth += (char in "([{") - (char in ")]}")
+        if char == "," and not depth and not quote:
+            items.append("")
+        else:
+            items[-1] += char
+    return [item.strip() for item in items if item.strip()]
 
 
 def _setting(one: Difference) -> tuple[str, str]:

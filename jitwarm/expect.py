@@ -7,12 +7,12 @@ assert watch.loads == 0
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 
 from jitwarm.backends.triton.in_memory import keys_in_memory
-from jitwarm.errors import UnexpectedCompiles
+from jitwarm.errors import UnexpectedCompiles, UsageError
 from jitwarm.events import Event
 from jitwarm.findings import Finding
 from jitwarm.judge_events import judge
@@ -91,9 +91,10 @@ def expect_no_compiles(
     was loaded.
 
     What a warm-up inside of the block makes (phase `warm`) does not count. `allow` names what may
-    compile: a kernel by its name or import path, or a whole key, `*` and `?` as in file names;
-    several of these; or a function that says so of an event. `plan` is what was warmed, to explain
-    by. An exception of the block passes as it is.
+    compile: a kernel by its name or import path, or a whole key, in which `*` stands for any text
+    and `?` for any character (the brackets of a key are brackets); several of these; or a function
+    that says so of an event. Anything else raises `UsageError`. `plan` is what was warmed, to
+    explain by. An exception of the block passes as it is.
     """
     with Monitor("record") as monitor:
         watch = Watch(monitor, allow, plan)
@@ -147,12 +148,28 @@ def _in_memory(events: Iterable[Event]) -> list[str]:
 def _allowed(allow: Allow) -> Callable[[Event], bool]:
     if callable(allow):
         return allow
-    patterns = [allow] if isinstance(allow, str) else list(allow)
+    patterns = [allow] if isinstance(allow, str) else allow
+    if not isinstance(patterns, Iterable):
+        raise _wrong(allow)
+    patterns = list(patterns)
+    if not all(isinstance(pattern, str) for pattern in patterns):
+        raise _wrong(allow)
+    # Not fnmatch: to it the arguments of a key, in brackets, are a set of characters.
+    known = re.compile("|".join(map(_expression, patterns)) or "(?!)", re.DOTALL)
 
     def allowed(event: Event) -> bool:
         names = (event.kernel, event.kernel.rpartition(".")[2], event.key)
-        return any(
-            name == pattern or fnmatchcase(name, pattern) for pattern in patterns for name in names
-        )
+        return any(known.fullmatch(name) for name in names)
 
     return allowed
+
+
+def _expression(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+
+
+def _wrong(allow: object) -> UsageError:
+    return UsageError(
+        f"allow={allow!r}: give a kernel's name or a key (`*` and `?` allowed), several of these, "
+        "or a function of an event; () allows nothing"
+    )

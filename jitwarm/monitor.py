@@ -40,14 +40,16 @@ MODES = ("off", "warn", "error", "record")
 # one monitor: each of several tells the same.
 _at: ContextVar[tuple[int | None, str | None]] = ContextVar("jitwarm_at", default=(None, None))
 
+_TO_ALLOW = "Monitor('warn'), on the command line --monitor warn"
+
 
 class LateCompileWarning(RuntimeWarning):
     """A kernel was compiled, or read from disk, while serving."""
 
 
 class Monitor:
-    """Watches this process from `start` to `stop`; also a context manager. Several may watch at
-    once.
+    """Watches this process from `start` to `stop`; also a context manager, which may be entered
+    again inside of itself. Several may watch at once.
 
     Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss
     (a compile or a disk read) and each tuning while serving; `error` refuses the miss with
@@ -65,6 +67,7 @@ class Monitor:
         null_kernels: bool = False,
         plan: Plannable = None,
         prepay: bool = True,
+        to_allow: str = _TO_ALLOW,
     ) -> None:
         """`count_hits` counts launches served from memory (no hook of Triton reports them), at a
         cost a launch.
@@ -75,11 +78,13 @@ class Monitor:
         `plan` is what was warmed (a `Plan`, `PlanKey`s or backend keys), for the words of refusals
         and warnings; it may be set later, as `monitor.plan = plan`. `prepay=False` leaves the cost
         of a first refusal (Triton's lazy imports) to that refusal, where there is no device yet.
+        `to_allow` is what a refusal tells to use instead to let the launch compile.
         """
         if mode not in MODES:
             raise UsageError(f"unknown monitor mode {mode!r}: use one of {', '.join(MODES)}")
         self.mode, self.rank, self.count_hits = mode, rank, count_hits
         self.null_kernels, self.prepay = null_kernels, prepay
+        self.to_allow = to_allow
         self.events: list[Event] = []
         self._step, self._request = -1, ""
         self._plan, self._planned = plan, Planned.of(plan)
@@ -87,6 +92,7 @@ class Monitor:
         self._launched: Counter[str] = Counter()
         self._counted: dict[str, int] = {}
         self._attached = False
+        self._entered = 0
 
     def start(self) -> Self:
         """Begin to watch.
@@ -117,8 +123,10 @@ class Monitor:
                 launches.stop_counting()
 
     def __enter__(self) -> Self:
-        """Start."""
-        return self.start()
+        """Start, unless it is started already."""
+        self.start()
+        self._entered += 1
+        return self
 
     def __exit__(
         self,
@@ -126,8 +134,10 @@ class Monitor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop."""
-        self.stop()
+        """Stop, at the end of the outermost block."""
+        self._entered -= 1
+        if not self._entered:
+            self.stop()
 
     @property
     def step(self) -> int:
@@ -154,14 +164,19 @@ class Monitor:
     @contextmanager
     def at(self, *, step: int | None = None, request: str | None = None) -> Iterator[None]:
         """Work of this step and request, in this thread (or task) only; what is not given stays."""
-        outer_step, outer_request = _at.get()
-        restore = _at.set(
-            (outer_step if step is None else step, outer_request if request is None else request)
+        outer = _at.get()
+        inner = (
+            outer[0] if step is None else step,
+            outer[1] if request is None else request,
         )
+        _at.set(inner)
         try:
             yield
         finally:
-            _at.reset(restore)
+            # An async generator may be closed by another task, where a token of this one is not
+            # valid, and whose own block (another tuple) must stay as it is.
+            if _at.get() is inner:
+                _at.set(outer)
 
     @contextmanager
     def capture(self) -> Iterator[None]:
@@ -240,8 +255,7 @@ class Monitor:
             why, what = f": {finding.message}", finding.advice
         refused = CompileRefused(
             f"a launch{when} needs {miss.text} [{keys.key_id(miss.text)}], which was not "
-            f"warmed{why}; {what}, or let it compile: Monitor('warn'), on the command line "
-            "--monitor warn"
+            f"warmed{why}; {what}, or let it compile: {self.to_allow}"
         )
         refused.finding = finding
         return refused

@@ -22,12 +22,18 @@ def current_phase() -> str:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Run a block in a phase. Pool threads take part only with a copied context."""
-    token = _phase.set(name)
+    """Run a block in a phase. Pool threads take part only with a copied context.
+
+    Restored by value: a generator may be closed in another context than it was entered in, where a
+    token is refused. That context keeps its own phase.
+    """
+    outer = _phase.get()
+    _phase.set(name)
     try:
         yield
     finally:
-        _phase.reset(token)
+        if _phase.get() == name:
+            _phase.set(outer)
 
 
 def phase_of_event() -> str:

@@ -11,29 +11,45 @@
         with jitwarm.expect_no_compiles():
             engine.step()
 
-`error` is about the body of a test: what its fixtures compile is recorded, and passes. The marker
-`jitwarm("record")` gives one test a mode of its own while the option is on. Without the option and
-the fixture nothing is imported and nothing is wrapped.
+`error` is about the body of a test. What its fixtures compile is recorded, and passes: those asked
+for late (`request.getfixturevalue`) too, and setUp, tearDown and the cleanups of a TestCase. What a
+test calls is its body, functions that fixtures returned included. A refusal in the body fails the
+test whatever the test makes of it: swallowing it, a skip and an xfail do not help.
+
+The marker `jitwarm("record")` gives one test a mode of its own while the option is on. Without the
+option and the fixture nothing is imported and nothing is wrapped.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:  # both bring msgspec and more, which an unused plugin must not
+    from jitwarm.errors import UnexpectedCompiles
     from jitwarm.expect import Watch
     from jitwarm.monitor import Monitor
 
 _MODES = ("off", "record", "warn", "error")
-_KINDS = ("compile", "disk_hit", "load", "tune")
+_KINDS = {  # in the summary
+    "compile": "compiles",
+    "disk_hit": "disk hits",
+    "load": "loads",
+    "tune": "tunings",
+    "refused": "refusals",
+}
+_CASE = ("setUp", "asyncSetUp", "tearDown", "asyncTearDown", "doCleanups")  # of a unittest.TestCase
 _PROPERTY = "jitwarm"
 _SHOWN = 5
 _monitor_key: pytest.StashKey[Monitor] = pytest.StashKey()
+_body_key: pytest.StashKey[_Body] = pytest.StashKey()
 
 
 class JitwarmOfTest:
@@ -109,15 +125,12 @@ class _Watching:
         self.tests = 0
         self.counts = dict.fromkeys(_KINDS, 0)
         self.compiling: list[tuple[float, str, str]] = []
+        self.body: _Body | None = None  # of the test that runs
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse a marker with a mode that there is not, before any test runs."""
         for item in items:
-            if self._mode_of(item) not in _MODES:
-                raise pytest.UsageError(
-                    f"{item.nodeid}: jitwarm({self._mode_of(item)!r}): use one of "
-                    f"{', '.join(_MODES)}"
-                )
+            self._mode_of(item)
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: an error of ours is the set-up's
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -125,7 +138,9 @@ class _Watching:
         if self._mode_of(item) != "off":
             from jitwarm.monitor import Monitor
 
-            item.stash[_monitor_key] = Monitor("record", prepay=False).start()
+            item.stash[_monitor_key] = Monitor(
+                "record", prepay=False, to_allow="pytest --jitwarm=warn"
+            ).start()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -134,17 +149,24 @@ class _Watching:
         monitor = item.stash.get(_monitor_key, None)
         if monitor is None:
             return (yield)
-        mode, before = self._mode_of(item), len(monitor.events)
+        mode = self._mode_of(item)
         if mode == "error":
             _prepay()
-        monitor.mode = mode
+        self.body = item.stash[_body_key] = body = _Body(monitor, mode)
         try:
-            result = yield
+            with body.watched(item):
+                result = yield
         finally:
-            monitor.mode = "record"
-        if mode == "error":
-            _fail_if_late(monitor, before)
+            self.body = None
+        if error := body.error():
+            raise error
         return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self) -> Generator[None, Any, Any]:
+        """Record what a fixture compiles that a body asks for."""
+        with self.body.set_up() if self.body is not None else contextlib.nullcontext():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -156,11 +178,13 @@ class _Watching:
             if monitor is not None:
                 monitor.stop()
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost: it sees what an xfail makes of it
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, Any, Any]:
-        """Put the counts into the report, which finds its way from other processes too."""
+        """Put the counts into the report, which finds its way from other processes too; and fail a
+        test that skipped or xfailed over a refusal.
+        """
         monitor = item.stash.get(_monitor_key, None)
         if call.when == "teardown" and monitor is not None:
             late = [event for event in monitor.events if event.phase != "warm"]
@@ -168,7 +192,11 @@ class _Watching:
                 counts = " ".join(f"{k}={sum(e.kind == k for e in late)}" for k in _KINDS)
                 ms = sum(event.ms for event in late if event.kind != "tune")
                 item.user_properties.append((_PROPERTY, f"{counts} ms={ms:.1f}"))
-        return (yield)
+        report = yield
+        body = item.stash.get(_body_key, None)
+        if call.when == "call" and body is not None and report.outcome != "failed":
+            _fail(report, item, body)
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up."""
@@ -184,8 +212,7 @@ class _Watching:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """One line of counts, and the tests that waited longest."""
-        words = {"compile": "compiles", "disk_hit": "disk hits", "load": "loads", "tune": "tunings"}
-        counts = ", ".join(f"{self.counts[kind]} {words[kind]}" for kind in _KINDS)
+        counts = ", ".join(f"{self.counts[kind]} {words}" for kind, words in _KINDS.items())
         terminalreporter.section(f"jitwarm ({self.mode})")
         terminalreporter.write_line(
             f"{counts} outside of warm-up, in {len(self.compiling)} of {self.tests} tests"
@@ -195,7 +222,96 @@ class _Watching:
 
     def _mode_of(self, item: pytest.Item) -> str:
         marker = item.get_closest_marker("jitwarm")
-        return str(marker.args[0]) if marker is not None and marker.args else self.mode
+        if marker is None or not (marker.args or marker.kwargs):
+            return self.mode
+        values = [*marker.args, *marker.kwargs.values()]
+        if len(values) > 1 or marker.kwargs.keys() - {"mode"} or values[0] not in _MODES:
+            given = [*map(repr, marker.args), *(f"{k}={v!r}" for k, v in marker.kwargs.items())]
+            raise pytest.UsageError(
+                f"{item.nodeid}: jitwarm({', '.join(given)}): give one mode, of {', '.join(_MODES)}"
+            )
+        return str(values[0])
+
+
+class _Body:
+    """The body of one test: what happens in it, but for what it sets up."""
+
+    def __init__(self, monitor: Monitor, mode: str) -> None:
+        self.monitor, self.mode = monitor, mode
+        self.begin = self.end = len(monitor.events)
+        self.apart: set[int] = set()  # the numbers of the events of set-ups
+
+    @contextlib.contextmanager
+    def watched(self, item: pytest.Item) -> Iterator[None]:
+        """The block in which the test runs."""
+        with contextlib.ExitStack() as stack:
+            case = getattr(getattr(item, "obj", None), "__self__", None)
+            unittest = sys.modules.get("unittest")
+            if unittest is not None and isinstance(case, unittest.TestCase):
+                for name in _CASE:
+                    if hasattr(case, name):
+                        setattr(case, name, self._as_set_up(getattr(case, name)))
+                        stack.callback(delattr, case, name)
+            self.monitor.mode = self.mode
+            try:
+                yield
+            finally:
+                self.monitor.mode = "record"
+                self.end = len(self.monitor.events)
+
+    @contextlib.contextmanager
+    def set_up(self) -> Iterator[None]:
+        """What happens in here is no part of the body."""
+        mode, begin = self.monitor.mode, len(self.monitor.events)
+        self.monitor.mode = "record"
+        try:
+            yield
+        finally:
+            self.monitor.mode = mode
+            self.apart.update(range(begin, len(self.monitor.events)))
+
+    def _as_set_up(self, method: Callable[[], Any]) -> Callable[[], Any]:
+        @functools.wraps(method)
+        def called() -> Any:
+            with self.set_up():
+                return method()
+
+        @functools.wraps(method)
+        async def awaited() -> Any:
+            with self.set_up():
+                return await method()
+
+        return awaited if inspect.iscoroutinefunction(method) else called
+
+    def error(self) -> UnexpectedCompiles | None:
+        """In mode `error`: what was refused, tuned or traced in the body."""
+        if self.mode != "error":
+            return None
+        from jitwarm.errors import UnexpectedCompiles
+        from jitwarm.expect import Watch, unexpected_text
+
+        events = self.monitor.events
+        late = {id(events[at]) for at in range(self.begin, self.end) if at not in self.apart}
+        watch = Watch(self.monitor, lambda event: id(event) not in late, self.monitor.plan)
+        unexpected = watch.unexpected()
+        if not unexpected:
+            return None
+        findings = watch.findings()
+        return UnexpectedCompiles(unexpected_text(unexpected, findings), unexpected, findings)
+
+
+def _fail(report: pytest.TestReport, item: pytest.Item, body: _Body) -> None:
+    """Fail a test that was skipped or xfailed, if its body was refused a compile, or tuned."""
+    error = body.error()
+    if error is None:
+        return
+    try:
+        raise error
+    except type(error):
+        report.longrepr = item.repr_failure(pytest.ExceptionInfo.from_current())
+    report.outcome = "failed"
+    if hasattr(report, "wasxfail"):
+        del report.wasxfail
 
 
 def _prepay() -> None:
@@ -204,16 +320,3 @@ def _prepay() -> None:
 
     with contextlib.suppress(Exception):  # without a device a first refusal is slower, and no more
         hooks.prepay()
-
-
-def _fail_if_late(monitor: Monitor, before: int) -> None:
-    """Fail a test that swallowed a refusal, or tuned, or traced."""
-    from jitwarm.errors import UnexpectedCompiles
-    from jitwarm.expect import Watch, unexpected_text
-
-    late = [id(event) for event in monitor.events[before:]]
-    watch = Watch(monitor, lambda event: id(event) not in late, monitor.plan)
-    events = watch.unexpected()
-    if events:
-        findings = watch.findings()
-        raise UnexpectedCompiles(unexpected_text(events, findings), events, findings)

@@ -15,7 +15,7 @@ from jitwarm.backends import sinks
 from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare import TensorSpec
-from jitwarm.errors import CompileRefused, UnexpectedCompiles
+from jitwarm.errors import CompileRefused, UnexpectedCompiles, UsageError
 from jitwarm.expect import counted, expect_no_compiles
 from jitwarm.monitor import Monitor
 
@@ -143,6 +143,9 @@ def test_a_warm_up_inside_of_the_block_does_not_count(stub):
         "*.fill",
         ("nothing", f"{__name__}.fill"),
         lambda event: event.kernel.endswith("fill"),
+        f"{__name__}.fill[*]{{cuda:90}}",
+        f"{__name__}.fill[x_ptr:?fp32/D; n:i32/; *",
+        ["nothing", "*BLOCK:constexpr=16]*"],
     ],
 )
 def test_what_is_allowed_does_not_count(stub, allow):
@@ -157,6 +160,25 @@ def test_a_key_may_be_allowed_although_its_brackets_are_a_pattern(stub):
         expect_no_compiles(allow=[key(17)]),
     ):
         [launch(n) for n in (17, 32)]
+
+
+@pytest.mark.parametrize("allow", ["[f]ill", "fil[!x]", "FILL", "fill?", "", (), "fill|x", ".*"])
+def test_only_two_characters_are_special_and_case_counts(stub, allow):
+    with (
+        pytest.raises(UnexpectedCompiles, match="^1 compile where"),
+        expect_no_compiles(allow=allow),
+    ):
+        launch()
+
+
+@pytest.mark.parametrize("allow", [None, 3, b"fill", ["fill", None]])
+def test_another_kind_of_allowance_is_a_usage_error(allow):
+    with (
+        pytest.raises(UsageError, match=r"^allow=.*: give a kernel's name or a key"),
+        expect_no_compiles(allow=allow),
+    ):
+        pytest.fail("the block was entered")
+    assert not sinks.active()
 
 
 def test_an_exception_of_the_block_is_not_masked(stub):

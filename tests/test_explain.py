@@ -91,13 +91,56 @@ PAIRS = {
         key(x="*fp32/D"),
         key(x="constexpr=None"),
         "`x`: warmed as *fp32 pointer aligned to 16 bytes, launched as the constant None",
-        "declare this launch too",
+        (
+            "declare this launch too: `x` as the constant None (warmed as *fp32 pointer aligned to "
+            "16 bytes)"
+        ),
     ),
     "tuple": (
         key(x="(i32/D, fp32)"),
         key(x="(i32/, fp32)"),
         "`x`: warmed as (i32/D, fp32), launched as (i32/, fp32)",
-        "declare this launch too",
+        (
+            "declare this launch too: `x[0]` as i32 not divisible by 16 (warmed as i32 divisible "
+            "by 16)"
+        ),
+    ),
+    "tuple in a tuple, and a constant": (
+        key(x="(i32, (i32/D, *fp32/D), constexpr=2)"),
+        key(x="(i32, (i32/D, *bf16/D), constexpr=None)"),
+        (
+            "`x`: warmed as (i32, (i32/D, *fp32/D), constexpr=2), launched as "
+            "(i32, (i32/D, *bf16/D), constexpr=None)"
+        ),
+        (
+            "declare this launch too: `x[1][1]` as *bf16 pointer aligned to 16 bytes (warmed as "
+            "*fp32 pointer aligned to 16 bytes), `x[2]` as the constant None (warmed as the "
+            "constant 2)"
+        ),
+    ),
+    "tuple of another length": (
+        key(x="(i32, i32)"),
+        key(x="(i32,)"),
+        "`x`: warmed as (i32, i32), launched as (i32,)",
+        "declare this launch too: `x` as (i32,) (warmed as (i32, i32))",
+    ),
+    "constant tuple": (
+        key(S="constexpr=('a, \\'(', 3, 4)"),
+        key(S="constexpr=('a, \\'(', 3, 5)"),
+        "`S`: warmed as the constant ('a, \\'(', 3, 4), launched as the constant ('a, \\'(', 3, 5)",
+        "declare this launch too: `S[2]` as the constant 5 (warmed as the constant 4)",
+    ),
+    "constant tuple of one": (
+        key(S="constexpr=(4,)"),
+        key(S="constexpr=(5,)"),
+        "`S`: warmed as the constant (4,), launched as the constant (5,)",
+        "declare this launch too: `S[0]` as the constant 5 (warmed as the constant 4)",
+    ),
+    "string": (
+        key(S="constexpr='a'"),
+        key(S="constexpr='b'"),
+        "`S`: warmed as the constant 'a', launched as the constant 'b'",
+        "declare this launch too: `S` as the constant 'b' (warmed as the constant 'a')",
     ),
     "option": (
         key(n="i32"),
@@ -129,6 +172,17 @@ def test_one_difference(name):
     assert finding.advice == advice
 
 
+def test_a_tuple_is_told_against_the_nearest_of_equally_near_keys():
+    warmed = [key(x="(i32/D, fp32)"), key(x="(i32/, i32)")]
+    assert explain_miss("K", key(x="(i32/D, i32/1)"), warmed).advice == (
+        "declare this launch too: `x[1]` as i32 equal to 1 (warmed as fp32 (not specialised))"
+    )
+    strings = [key(S="constexpr='a'"), key(S="constexpr='c'")]
+    assert explain_miss("K", key(S="constexpr='b'"), strings).advice == (
+        "declare this launch too: `S` as the constant 'b' (warmed as the constants 'a', 'c')"
+    )
+
+
 def test_several_differences_against_the_nearest_key():
     seen = key("; num_warps=8", x="*fp32/", n="i32/D", B="constexpr=64")
     warmed = [
@@ -156,17 +210,18 @@ SEVERAL = {
         key(bias="constexpr=None", HAS_BIAS="constexpr=False"),
         key(bias="*bf16/D", HAS_BIAS="constexpr=True"),
         (
-            "declare this launch too: `bias` as *bf16 pointer aligned to 16 bytes, "
-            "`HAS_BIAS` as the constant True"
+            "declare this launch too: `bias` as *bf16 pointer aligned to 16 bytes (warmed as the "
+            "constant None), `HAS_BIAS` as the constant True (warmed as the constant False)"
         ),
     ),
     "constants": (
         key(A="constexpr=1", B="constexpr=2"),
         key(A="constexpr=3", B="constexpr='x'"),
         (
-            "declare this launch too: `A` as the constant 3, `B` as the constant 'x'; to need "
-            "fewer keys, if traffic decides `A`, make it a run-time argument or round it to a "
-            "warmed value (1): a constexpr compiles a kernel for each value"
+            "declare this launch too: `A` as the constant 3, `B` as the constant 'x' (warmed as "
+            "the constant 2); to need fewer keys, if traffic decides `A`, make it a run-time "
+            "argument or round it to a warmed value (1): a constexpr compiles a kernel for each "
+            "value"
         ),
     ),
     "each with an advice of its own": (
@@ -451,7 +506,9 @@ def test_another_architecture_is_another_device():
 @pytest.mark.parametrize("value", ["True", "'4'", "None", "nan"])
 def test_only_numbers_are_sizes(value):
     finding = explain_miss("K", key(B=f"constexpr={value}"), [key(B="constexpr=4")])
-    assert finding.advice == "declare this launch too"
+    assert finding.advice == (
+        f"declare this launch too: `B` as the constant {value} (warmed as the constant 4)"
+    )
 
 
 def test_the_options_of_another_backend_are_to_be_those_of_the_launch():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import sys
 import threading
@@ -185,6 +186,69 @@ def test_starting_twice_and_stopping_twice_is_harmless(stub):
     monitor.stop()
     monitor.stop()
     assert kinds(monitor) == ["compile", "load"]
+
+
+def test_a_monitor_that_is_entered_again_watches_to_its_outermost_end(stub):
+    with Monitor("record") as monitor:
+        with monitor as same:
+            launch(17)
+        assert same is monitor
+        launch(16)
+        with monitor, pytest.raises(ZeroDivisionError), monitor:
+            1 / 0  # noqa: B018
+        launch(1)
+    assert kinds(monitor) == ["compile", "load"] * 3
+    assert not sinks.active()
+    with monitor:
+        launch(2**31)
+    assert kinds(monitor) == ["compile", "load"] * 4
+    assert not sinks.active()
+
+
+def test_what_a_refusal_tells_to_use_instead_may_be_said(stub):
+    with (
+        Monitor("error", to_allow="run with --lenient"),
+        pytest.raises(CompileRefused, match="declaration, or let it compile: run with --lenient$"),
+    ):
+        launch()
+
+
+def test_a_refusal_that_was_swallowed_is_counted(stub):
+    with Monitor("error") as monitor:
+        try:
+            launch()
+        except Exception:
+            refused = monitor.count("refused")
+    assert (refused, kinds(monitor)) == (1, ["refused"])
+
+
+def test_a_step_may_end_in_another_task(stub):
+    """An async generator is closed by whoever is there: that task's own step stays."""
+    seen = []
+    with Monitor("record") as monitor:
+
+        async def served():
+            with monitor.at(step=1, request="a"):
+                yield monitor.step
+
+        async def close(generator):
+            with monitor.at(step=2):
+                await generator.aclose()
+                seen.append((monitor.step, monitor.request))
+            seen.append((monitor.step, monitor.request))
+
+        async def main():
+            generator = served()
+            seen.append(await asyncio.create_task(anext(generator)))
+            await asyncio.create_task(close(generator))
+            within = served()
+            seen.append(await anext(within))
+            await asyncio.create_task(within.aclose())  # a copy of this context: it ends there
+            seen.append(await anext(served()))
+
+        asyncio.run(main())
+        assert monitor.step == -1
+    assert seen == [1, (2, ""), (-1, ""), 1, 1]
 
 
 def test_null_kernels_compile_nothing_and_leave_with_the_monitor(stub, triton_cache):
@@ -431,3 +495,16 @@ for plan in (None, plan):
     done = fresh_process(text, path=[tmp_path], check=False)
     print(done.stderr)
     assert done.stdout.splitlines() == ["2 2 []", "2 2 []"], done.stderr
+
+
+def test_a_phase_that_another_context_ends_leaves_that_context_alone():
+    def generator():
+        with phases.phase("warm"):
+            yield
+
+    running = generator()
+    contextvars.copy_context().run(next, running)
+    with phases.phase("capture"):
+        running.close()  # entered in the copied context, ended in this one
+        assert phases.current_phase() == "capture"
+    assert phases.current_phase() == "serve"

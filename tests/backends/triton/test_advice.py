@@ -83,6 +83,30 @@ def test_without_specialisation_the_width_still_splits_a_key(stub):
 
 
 @triton.jit
+def pairs(x_ptr, y_ptr, s, MODE: tl.constexpr):
+    tl.store(x_ptr, s[0])
+
+
+@pytest.mark.parametrize(
+    ("launched", "advice"),
+    [
+        (
+            (X, None, (16, 3), "a"),
+            "`y_ptr` as the constant None (warmed as *fp32 pointer aligned to 16 bytes)",
+        ),
+        (
+            (X, X, (17, 3), "a"),
+            "`s[0]` as i32 not divisible by 16 (warmed as i32 divisible by 16)",
+        ),
+        ((X, X, (16, 3), "b"), "`MODE` as the constant 'b' (warmed as the constant 'a')"),
+    ],
+)
+def test_what_can_only_be_declared_is_named_with_both_values(stub, launched, advice):
+    warmed, seen = (bind(pairs, a, {}).text for a in ((X, X, (16, 3), "a"), launched))
+    assert explain_miss("K", seen, [warmed]).advice == f"declare this launch too: {advice}"
+
+
+@triton.jit
 def held(x_ptr, n, stride: tl.int64, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), n + stride)
 
