@@ -10,7 +10,7 @@ SCENARIO ?= scenarios/
 # The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup run test test-lowest numerics faults check format bench clean
+.PHONY: setup run test test-highest test-lowest numerics faults oracle check format bench clean
 
 setup: $(VENV)/ready
 
@@ -28,7 +28,11 @@ $(LOWEST)/ready: $(VENV)/ready
 run: setup
 	$(BIN)/jitwarm run $(SCENARIO) --quick
 
-test: check numerics test-lowest
+# Two stages at a time, the output of each in one piece: 23 minutes of processor time on 2 cores.
+test: check $(LOWEST)/ready
+	$(MAKE) --jobs=2 --output-sync=target test-highest test-lowest numerics
+
+test-highest: setup
 	$(BIN)/python -m pytest -m 'not gpu'
 
 # What depends on Triton, once more with the lowest version.
@@ -39,6 +43,11 @@ test-lowest: $(LOWEST)/ready
 # Kernels against their references, in Triton's interpreter: a process of its own, because the interpreter replaces @triton.jit.
 numerics: setup
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/zoo/numerics -m 'not gpu'
+
+# Hours: every state of small engines, replayed step by step, against the proof.
+oracle: setup
+	$(BIN)/python tests/zoo/oracle.py
+	$(BIN)/python tests/zoo/oracle_v4.py
 
 # Every known fault is found, and its twin is silent: one table.
 faults: setup
