@@ -115,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--out", default="reports/out", help="where run wrote its results: seconds"
     )
+    command.add_argument(
+        "--require", choices=("proved",), help="exit with 1 if a kernel is only searched or sampled"
+    )
     text = "run fault files: what is found against what they expect"
     command = commands.add_parser("faults", help=text, description=text)
     command.set_defaults(run=faults)

@@ -91,6 +91,14 @@ BROKEN = {
         "from jitwarm.faults import Expected\n\nExpected('MISSED')\n",
         r"kind\.py: Expected\('MISSED'\): no such kind; use MISS, UNREACHED",
     ),
+    "title.py": (
+        "from jitwarm.faults import Fault\n\nFAULT = Fault(3, kernel=7, launches=5)\n",
+        r"title\.py: Fault\(3\): its title is a int; give a text",
+    ),
+    "field.py": (
+        "from jitwarm.faults import Expected\n\nExpected('MISS', field=3)\n",
+        r"field\.py: Expected\('MISS'\): field is 3; findings have texts there",
+    ),
     "nothing.py": (
         "from jitwarm.faults import Fault\n\nFAULT = Fault('air')\n",
         r"nothing\.py: Fault\('air'\): there is nothing to judge",

@@ -110,6 +110,7 @@ def test_a_space_that_is_right(tmp_path):
         "missing": 0,
         "unreached": 0,
         "spared": 0,
+        "reasons": [],
         "no_keys_reason": None,
     }
     (rank,) = found["ranks"]
@@ -154,7 +155,11 @@ def test_without_envelopes_it_says_sampled(tmp_path):
     assert code == 0
     (row,) = found["proof"]
     assert (row["verdict"], row["missing"]) == ("SAMPLED", 0)
+    assert row["reasons"] == ["the model has no envelopes"]
     assert row["points"] == found["ranks"][0]["launches"] == 50
+    code, text = prove(tmp_path, "--require", "proved", envelopes=None)
+    assert code == 1
+    assert "  Scale: SAMPLED: the model has no envelopes\n" in text
 
 
 def test_a_plan_that_depends_on_the_hash_seed(tmp_path):

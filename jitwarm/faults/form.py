@@ -38,7 +38,15 @@ class Expected:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a kind that no finding has."""
+        """Refuse a kind that no finding has, and fields that are no text."""
+        for one in fields(self)[1:-1]:
+            value = getattr(self, one.name)
+            if value is not None and not isinstance(value, str):
+                raise FaultError(
+                    f"Expected({self.kind!r}): {one.name} is {value!r}; findings have texts there"
+                )
+        if self.count is not None and type(self.count) is not int:
+            raise FaultError(f"Expected({self.kind!r}): count is {self.count!r}; give a number")
         if self.kind not in KINDS:
             raise FaultError(f"Expected({self.kind!r}): no such kind; use {', '.join(KINDS)}")
         if self.count is not None and self.count < 1:
@@ -110,6 +118,9 @@ class Fault:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
+        title: Any = self.title
+        if not isinstance(title, str):
+            self._refuse(f"its title is a {type(title).__name__}; give a text")
         expected: Any = self.expected
         if isinstance(expected, Expected):
             expected = (expected,)

@@ -44,9 +44,7 @@ def main(job_path: str, reply_path: str) -> None:
         limit_s=job.limit_s * 4,
     )
     files = [
-        FileResult(path, problem=one.problem and f"{path}: {one.problem}")
-        if one.problem
-        else msgspec.json.decode(one.answer, type=FileResult)
+        FileResult(path, problem=f"{path}: {one.problem}") if one.problem else _decoded(path, one)
         for path, one in zip(job.paths, ended, strict=True)
     ]
     atomic.write_bytes(Path(reply_path), msgspec.json.encode(FaultsReply(files)))
@@ -59,7 +57,26 @@ def run_file(path: str, limit_s: float) -> FileResult:
         faults = load(Path(path))
     except FaultError as error:
         return FileResult(path, problem=str(error))
-    return FileResult(path, [run_fault(name, fault, limit_s) for name, fault in faults])
+    return FileResult(path, [_sound(run_fault(name, fault, limit_s)) for name, fault in faults])
+
+
+def _decoded(path: str, ended: Ended) -> FileResult:
+    """What a file's process answered; a problem where that has values of a wrong type."""
+    try:
+        return msgspec.json.decode(ended.answer, type=FileResult)
+    except msgspec.DecodeError as error:
+        return FileResult(path, problem=f"{path}: its results cannot be read: {error}")
+
+
+def _sound(result: FaultResult) -> FaultResult:
+    """The result, or a broken one in its place where another process could not read it."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(result), type=FaultResult)
+    except (msgspec.DecodeError, TypeError) as error:
+        return FaultResult(
+            result.name, str(result.title), [], problem=f"it has a value of a wrong type: {error}"
+        )
+    return result
 
 
 def run_fault(name: str, fault: Fault, limit_s: float) -> FaultResult:

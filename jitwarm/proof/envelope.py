@@ -17,7 +17,21 @@ class Ints:
     low: int
     high: int
 
+    def __post_init__(self) -> None:
+        """Refuse ends that are no whole numbers."""
+        for end in (self.low, self.high):
+            if not isinstance(end, int) or isinstance(end, bool):
+                raise DeclarationError(
+                    f"Ints({self.low!r}, {self.high!r}): {end!r} is no whole number; use "
+                    "Values(...) for others"
+                )
+
     def __len__(self) -> int:
+        """How many, below 2**63; `size` has no limit."""
+        return self.size
+
+    @property
+    def size(self) -> int:
         """How many."""
         return max(self.high - self.low + 1, 0)
 
@@ -36,6 +50,11 @@ class Values:
         """How many."""
         return len(self.values)
 
+    @property
+    def size(self) -> int:
+        """How many."""
+        return len(self.values)
+
 
 Domain = Ints | Values
 
@@ -49,8 +68,10 @@ class Envelope:
     of `parameters` (with `TensorSpec`s for tensors): those of `__call__` for a Triton class, of
     `dispatch` for any other class, of the launch itself, options included, for a native kernel; or
     None where nothing is launched. `where(**columns)` says which points exist; it gets whole
-    numbers, or one numpy array a parameter, so it is written with operators, as in
-    `(d + p <= 256) & (p > 0)`. It declares the parameters that it looks at, and no others need be.
+    numbers, or one numpy array for each parameter of whole numbers, so it is written with
+    operators, as in `(d + p <= 256) & (p > 0)`; of `Values` it always gets one. It declares the
+    parameters that it looks at, and no others need be. What it says of arrays is compared with what
+    it says of single points; where the two differ, it is asked point by point.
 
     `forms` names every specialised argument of the native kernel that changes inside the envelope
     and says how; it makes an envelope of millions of points provable from a few thousand. Without
@@ -67,13 +88,16 @@ class Envelope:
 
     def __post_init__(self) -> None:
         """Refuse empty domains, and forms of parameters that are not whole numbers."""
+        for what, function in (("launch", self.launch), ("where", self.where)):
+            if function is not None and not callable(function):
+                raise DeclarationError(f"{self.site}: {what} is {function!r}, which is no function")
         for name, domain in self.parameters.items():
             if not isinstance(domain, Ints | Values):
                 raise DeclarationError(
                     f"{self.site}: parameter {name!r} is a {type(domain).__name__}; use Ints(low, "
                     "high) or Values(...)"
                 )
-            if not len(domain):
+            if not domain.size:
                 raise EmptySpaceError(
                     f"{self.site}: parameter {name!r} has no values ({domain}), so nothing would "
                     "be proved"

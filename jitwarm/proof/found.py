@@ -20,7 +20,7 @@ class Found:
     key (`smallest`), of each choice of an autotuner, of each declared key that dispatch gave (with
     the key itself), of the different backend keys behind the keys of a dispatch, and of the
     different programs under a key. `tried` are all points with what they need, in order; `walked`
-    says that there are no others.
+    says that there are no others. `reasons` are why the verdict is no better, in words.
     """
 
     envelope: Envelope
@@ -37,11 +37,14 @@ class Found:
     cut_off: dict[str, tuple[str, int, Point]] = field(default_factory=dict)
     tried: list[tuple[Point, tuple[str, ...]]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    reasons: dict[str, None] = field(default_factory=dict)
     walked: bool = False
 
-    def weaken(self, finding: Finding | None = None) -> None:
-        """Say that other points may need other keys."""
+    def weaken(self, why: Finding | str) -> None:
+        """Say that other points may need other keys, and why."""
         if self.verdict == "PROVED":
             self.verdict = "SEARCHED"
-        if finding is not None:
-            self.findings.append(finding)
+        if isinstance(why, Finding):
+            self.findings.append(why)
+        else:
+            self.reasons[why] = None

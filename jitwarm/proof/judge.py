@@ -77,10 +77,24 @@ def judge(
         missing=len(missing),
         unreached=len(unreached),
         digest=key_texts.key_id("\n".join(sorted(needed))),
+        reasons=_reasons(founds),
         missing_keys=tuple(missing),
         unreached_keys=tuple(unreached),
     )
     return proof, _distinct(findings)
+
+
+def _reasons(founds: Sequence[Found]) -> tuple[str, ...]:
+    """Why a verdict is no better, each with its site."""
+    if not founds:
+        return ("no envelope of the model launches it",)
+    return tuple(
+        dict.fromkeys(
+            f"{found.envelope.site}: {why}" if found.envelope.site else why
+            for found in founds
+            for why in found.reasons
+        )
+    )
 
 
 def _verdict(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from jitwarm.coverage import digest
+from jitwarm.errors import DeclarationError
 from jitwarm.explain import explain_miss
 from jitwarm.findings import Finding
 from jitwarm.plan import Plan
@@ -35,8 +36,27 @@ def prove_model(
     declare = getattr(model, "envelopes", None)
     if declare is None:
         return _sampled(plan, launched)
-    envelopes: list[Envelope] = list(declare())
+    envelopes = _declared(declare)
     return _held(prove_envelopes(envelopes, plan, seconds=seconds), plan, launched)
+
+
+def _declared(declare: Callable[[], Any]) -> list[Envelope]:
+    """What `envelopes()` gives. Raises `DeclarationError` for anything but Envelope objects."""
+    site = getattr(declare, "__qualname__", "envelopes")
+    given = declare()
+    if isinstance(given, Envelope):
+        return [given]
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | str):
+        raise DeclarationError(
+            f"{site}() returns a {type(given).__qualname__}; return or yield Envelope objects"
+        )
+    envelopes = list(given)
+    for one in envelopes:
+        if not isinstance(one, Envelope):
+            raise DeclarationError(
+                f"{site}() yields a {type(one).__qualname__}; yield Envelope objects"
+            )
+    return envelopes
 
 
 def _held(proof: Proof, plan: Plan, launched: Mapping[str, int]) -> Proof:
@@ -46,12 +66,18 @@ def _held(proof: Proof, plan: Plan, launched: Mapping[str, int]) -> Proof:
     for kernel in proof.kernels:
         reached -= set(kernel.unreached_keys)
         reached |= set(kernel.missing_keys)
+    # A kernel that the plan does not know has no name but its path.
+    names = {path_of(key): one.kernel for one in proof.kernels for key in one.missing_keys}
     outside: dict[str, list[str]] = {}
     for key in launched:
         if key not in reached:
-            outside.setdefault(planned.name(key), []).append(key)
+            name = names.get(path_of(key)) or planned.name(path_of(key))
+            outside.setdefault(name, []).append(key)
     findings = list(proof.findings)
     for name, keys in outside.items():
+        unplanned = [key for key in keys if key not in planned.ready]
+        own = [one.backend_key for one in planned.of_kernel(name)]
+        findings += [explain_miss(name, key, own) for key in unplanned]
         near = explain_miss(name, keys[0], [k for k in reached if path_of(k) == path_of(keys[0])])
         findings.append(
             Finding(
@@ -66,14 +92,34 @@ def _held(proof: Proof, plan: Plan, launched: Mapping[str, int]) -> Proof:
             )
         )
     kernels = [
-        replace(one, verdict=_weaker(one)) if one.kernel in outside else one
+        _with_launches(one, outside[one.kernel], planned) if one.kernel in outside else one
         for one in proof.kernels
     ]
+    known = {one.kernel for one in proof.kernels}
+    for name in outside.keys() - known:
+        counts = {key: launched[key] for key in outside[name]}
+        kernels.append(_sampled_kernel(name, counts, {}, planned, _NOWHERE))
     return Proof(tuple(kernels), tuple(findings))
 
 
-def _weaker(kernel: KernelProof) -> Any:
-    return max(kernel.verdict, "SEARCHED", key=STRENGTH.index)
+_NOWHERE = "real steps launch it, and no envelope does"
+
+
+def _with_launches(kernel: KernelProof, keys: Sequence[str], planned: ProofPlan) -> KernelProof:
+    """The proof of a kernel of which real steps launch `keys` outside of its envelopes."""
+    missing = [key for key in keys if key not in planned.ready]
+    unreached = tuple(key for key in kernel.unreached_keys if key not in keys)
+    verdict: Any = max(kernel.verdict, "SEARCHED", key=STRENGTH.index)
+    return replace(
+        kernel,
+        verdict=verdict,
+        needed=kernel.needed + len(keys),
+        missing=kernel.missing + len(missing),
+        unreached=len(unreached),
+        reasons=(*kernel.reasons, "real steps launch what no envelope has"),
+        missing_keys=(*kernel.missing_keys, *missing),
+        unreached_keys=unreached,
+    )
 
 
 def _sampled(plan: Plan, launched: Mapping[str, int]) -> Proof:
@@ -92,25 +138,34 @@ def _sampled(plan: Plan, launched: Mapping[str, int]) -> Proof:
         by_kernel.setdefault(planned.name(key), {})[key] = count
     for kernel, counts in by_kernel.items():
         own = told.get(kernel, {})
-        missing = [key for key in counts if key not in own]
-        findings += [explain_miss(kernel, key, own) for key in missing]
-        unreached = [key for key in own if key not in counts]
-        points = sum(counts.values())
-        kernels.append(
-            KernelProof(
-                kernel=kernel,
-                backend="+".join(dict.fromkeys(i.backend for i in planned.of_kernel(kernel)))
-                or "-",
-                verdict="SAMPLED",
-                points=points,
-                of=points,
-                needed=len(counts),
-                planned=len(own),
-                missing=len(missing),
-                unreached=len(unreached),
-                digest=digest(counts),
-                missing_keys=tuple(missing),
-                unreached_keys=tuple(unreached),
-            )
-        )
+        findings += [explain_miss(kernel, key, own) for key in counts if key not in own]
+        kernels.append(_sampled_kernel(kernel, counts, own, planned, "the model has no envelopes"))
     return Proof(tuple(kernels), tuple(findings))
+
+
+def _sampled_kernel(
+    name: str,
+    counts: Mapping[str, int],
+    own: Mapping[str, None],
+    planned: ProofPlan,
+    reason: str,
+) -> KernelProof:
+    """What the launches in `counts`, by key, show of a kernel whose plan has the keys `own`."""
+    missing = [key for key in counts if key not in own]
+    unreached = [key for key in own if key not in counts]
+    points = sum(counts.values())
+    return KernelProof(
+        kernel=name,
+        backend="+".join(dict.fromkeys(i.backend for i in planned.of_kernel(name))) or "-",
+        verdict="SAMPLED",
+        points=points,
+        of=points,
+        needed=len(counts),
+        planned=len(own),
+        missing=len(missing),
+        unreached=len(unreached),
+        digest=digest(counts),
+        reasons=(reason,),
+        missing_keys=tuple(missing),
+        unreached_keys=tuple(unreached),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,8 +23,11 @@ from jitwarm.proof.judge import judge
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.reach import Reach, reach_of
 from jitwarm.proof.result import Proof
-from jitwarm.proof.search import evaluate, search
+from jitwarm.proof.search import WALKED, evaluate, search
 from jitwarm.registry import JitWarmupRegistry
+
+SAMPLED = 4 * WALKED  # launches of one kernel, shared by its envelopes that are only sampled
+LEAST = 256  # launches of each of them
 
 
 def prove(
@@ -110,9 +114,13 @@ def _searched(kernel: Any, given: Iterable[Any], planned: ProofPlan) -> list[Fou
         return known
 
     found, single = [], []
+    given = list(given)
+    sites = Counter(id(one.kernel) for one in given if isinstance(one, Envelope))
     for one in given:
         if isinstance(one, Envelope):
-            found.append(search(one, reach(one.kernel if kernel is None else kernel)))
+            # Sites without forms share what a kernel may cost: a step can have hundreds of slices.
+            most = max(LEAST, SAMPLED // sites[id(one.kernel)])
+            found.append(search(one, reach(one.kernel if kernel is None else kernel), most=most))
         else:
             single.append(one)
     if single or (kernel is not None and not found):

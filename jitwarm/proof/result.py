@@ -21,7 +21,8 @@ class KernelProof(msgspec.Struct, frozen=True):
     launches that were given; NO KEYS, the plan says that none is needed, and none is.
     `points` counts launches that were evaluated, `of` the points that there are (an upper bound
     where a `where` makes counting dear). `needed` and `planned` count backend keys, `missing` is
-    needed and not planned, `unreached` planned and not needed. `digest` is the id of the needed
+    needed and not planned, `unreached` planned and not needed. `reasons` say why a verdict is not
+    PROVED, where no finding does. `digest` is the id of the needed
     keys: it is equal in two processes, or the keys depend on the process.
     """
 
@@ -35,6 +36,7 @@ class KernelProof(msgspec.Struct, frozen=True):
     missing: int
     unreached: int
     digest: str
+    reasons: tuple[str, ...] = ()
     missing_keys: tuple[str, ...] = ()
     unreached_keys: tuple[str, ...] = ()
 

@@ -25,7 +25,7 @@ class Signatures:
         total: Any = np.zeros(len(table), np.int64)
         size = 1
         parts: list[tuple[Any, int]] = [
-            (table[:, place].astype(np.int64), len(domain))
+            (table[:, place].astype(np.int64), domain.size)
             for place, domain in enumerate(self.space.parameters.values())
             if not hasattr(domain, "low")
         ]

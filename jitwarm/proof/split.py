@@ -48,7 +48,7 @@ def _candidates(space: Space, forms: Mapping[str, Form] | None, spread: int) -> 
     found: list[Table] = []
     for name, domain in space.parameters.items():
         if not isinstance(domain, Ints):
-            found.append(np.arange(len(domain)))
+            found.append(np.arange(domain.size))
             continue
         used = [form for form in (forms or {}).values() if name in form.names]
         if forms is not None and not used:

@@ -33,6 +33,7 @@ class ProvedKernel(msgspec.Struct, frozen=True):
     missing: int
     unreached: int
     spared: int
+    reasons: tuple[str, ...] = ()
     no_keys_reason: str | None = None
 
 
@@ -54,10 +55,13 @@ class ProofRecord(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is missing, nothing is unreached without a reason, and nothing else is
-        wrong.
-        """
-        return not self.findings
+        """Whether every kernel is proved (or needs no key) and nothing is wrong."""
+        return self.is_proved and not self.findings
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether no kernel is only searched or sampled, whatever was found."""
+        return all(kernel.verdict in ("PROVED", "NO KEYS") for kernel in self.proof)
 
 
 def proof_record(scenario: Scenario, case: Case, proved: Answer, planned: Answer) -> ProofRecord:
@@ -101,6 +105,11 @@ def proof_text(record: ProofRecord) -> str:
         for kernel in record.proof
         if kernel.no_keys_reason
     ]
+    lines += [
+        f"  {kernel.kernel}: {kernel.verdict}: {reason}"
+        for kernel in record.proof
+        for reason in _why(kernel)
+    ]
     lines += failure_lines(record.failed)
     lines += [""] * bool(record.findings)
     lines += [line for finding in record.findings for line in finding_lines(finding)]
@@ -133,6 +142,14 @@ def finding_lines(finding: Finding) -> list[str]:
     return lines
 
 
+def _why(kernel: ProvedKernel) -> list[str]:
+    """Why a kernel is not proved: at most three reasons, and how many more there are."""
+    if kernel.verdict in ("PROVED", "NO KEYS"):
+        return []
+    more = len(kernel.reasons) - 3
+    return [*kernel.reasons[:3], *([f"{more} more reasons"] if more > 0 else [])]
+
+
 def _over_ranks(name: str, proofs: Sequence[RankProof], reason: str | None) -> ProvedKernel:
     found = [k for one in proofs for k in one.proof.kernels if k.kernel == name]
     return ProvedKernel(
@@ -146,6 +163,7 @@ def _over_ranks(name: str, proofs: Sequence[RankProof], reason: str | None) -> P
         missing=sum(k.missing for k in found),
         unreached=sum(k.unreached for k in found),
         spared=sum(getattr(k, "spared", 0) for k in found),
+        reasons=tuple(dict.fromkeys(one for k in found for one in k.reasons)),
         no_keys_reason=reason,
     )
 

@@ -416,7 +416,7 @@ def test_a_launch_that_fails_costs_only_itself():
     proof = prove(k.Copy, None, copy_space(None, n=n))
     (one, failed) = proof.kernels[0], proof.findings[0]
     assert (failed.kind, failed.smallest) == ("ENVELOPE", "m=2")
-    assert "a launch of the envelope fails: no table for 2" in failed.message
+    assert "200 of 400 points fail: LookupError: no table for 2" in failed.message
     assert (one.verdict, one.needed, one.points) == ("SEARCHED", 2, 400)
 
 
@@ -431,6 +431,59 @@ def test_a_class_that_only_whole_points_show_weakens_the_verdict(monkeypatch):
     assert "ENVELOPE" not in {kind for (kind,) in found(proof)}
     closed = prove(k.Copy, None, copy_space(forms, high=1_000_000, where=lambda m: m < 130_000))
     assert (closed.kernels[0].verdict, closed.kernels[0].needed) == ("PROVED", 3)
+
+
+def options_space(num_warps, forms, high=16_384):
+    def launch(m):
+        return {"x_ptr": k.X, "n": 3, "BLOCK": 16, "num_warps": num_warps(m)}
+
+    return Envelope(k.copy, "site", {"m": Ints(33, high)}, launch, forms=forms)
+
+
+def test_an_option_that_changes_without_a_form():
+    proof = prove(k.copy, (), options_space(lambda m: 4 if m <= 200 else 8, {}))
+    (wrong, *_) = [f for f in proof.findings if f.kind == "ENVELOPE"]
+    assert (wrong.field, proof.kernels[0].verdict) == ("num_warps", "SEARCHED")
+    assert proof.kernels[0].needed == 2
+
+
+def test_an_option_may_have_a_form():
+    forms = {"num_warps": next_power_of_two(affine(m=1))}
+    warps = lambda m: 1 << (m - 1).bit_length()
+    proof = prove(k.copy, (), options_space(warps, forms, high=1_000))
+    assert (proof.kernels[0].verdict, proof.kernels[0].needed) == ("PROVED", 5)
+
+
+def test_constancy_is_told_where_no_two_points_are_one_to_the_forms():
+    forms = {"n": affine(m=1), "BLOCK": next_power_of_two(affine(m=1))}
+
+    def launch(m):
+        block = 1 << (m - 1).bit_length()
+        warps = 8 if block > 256 else 4
+        return {"x_ptr": k.X, "n": m, "BLOCK": block, "num_warps": warps}
+
+    proof = prove(k.copy, (), Envelope(k.copy, "site", {"m": Ints(33, 999)}, launch, forms=forms))
+    (wrong,) = [f for f in proof.findings if f.kind == "ENVELOPE"]
+    assert (wrong.field, proof.kernels[0].verdict) == ("num_warps", "SEARCHED")
+    assert "`num_warps` has no form and changes" in wrong.message
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        lambda m, s: (s > 1) | (m % 1_000 == 500),
+        lambda m, s: (s > 1) | (m == 777_216),
+    ],
+)
+def test_a_where_that_a_split_cannot_stand_for(where):
+    def launch(m, s):
+        return {"x_ptr": k.X, "n": s, "BLOCK": 16}
+
+    space = {"m": Ints(1, 1 << 20), "s": Ints(1, 1 << 20)}
+    envelope = Envelope(k.copy, "site", space, launch, where=where, forms={"n": affine(s=1)})
+    (one,) = prove(k.copy, (), envelope).kernels
+    assert (one.verdict, one.needed) == ("SEARCHED", 3)
+    assert any("along s there are points" in why or "along m" in why for why in one.reasons)
 
 
 # Declared keys that no dispatch gives

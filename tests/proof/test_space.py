@@ -8,7 +8,7 @@ import pytest
 from jitwarm.errors import DeclarationError, EmptySpaceError
 from jitwarm.proof import Envelope, Ints, Values, affine, pointer
 from jitwarm.proof import space as space_module
-from jitwarm.proof.space import Space, point_text
+from jitwarm.proof.space import DisagreementError, Space, point_text
 
 
 def space_of(parameters, where=None):
@@ -71,9 +71,65 @@ def test_what_is_dear_to_count_is_not_counted(monkeypatch):
     assert space_of({"a": Ints(1, 11)}, lambda a: bool(a <= 3 or 0)).count() is None
 
 
-def test_division_by_zero_in_where_is_an_error_as_in_python():
-    with pytest.raises(ZeroDivisionError):
+def test_an_error_in_where_names_the_site_and_the_point():
+    with pytest.raises(DeclarationError, match="site: `where` fails at a=0: ZeroDivisionError"):
         space_of({"a": Ints(0, 3)}, lambda a: 12 // a > 3).count()
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (None, lambda n, v: (v is None) | (n > 1)),
+        ((1, 2), lambda n, v: (v == (1, 2)) | (n > 1)),
+        ("a", lambda n, v: (len(v) == 1) | (n > 1)),
+        ("a", lambda n, v: isinstance(v, str) | (n > 1)),
+        (True, lambda n, v: (v + v == 2) | (n > 1)),
+        (2**40, lambda n, v: (v * v > 100) | (n > 1)),
+    ],
+)
+def test_where_gets_each_value_itself(value, where):
+    assert space_of({"n": Ints(1, 9), "v": Values(value)}, where).count() == 9
+
+
+def test_products_of_large_numbers_do_not_leave_64_bits():
+    space = space_of({"a": Ints(2**40 - 3, 2**40)}, lambda a: a * a > 100)
+    assert space.count() == 4
+
+
+def test_where_that_says_two_things_is_found_out():
+    """`bool` of an array of one is its element, of Python's text of it never empty."""
+    space = space_of({"n": Ints(1, 40)}, lambda n: len(str(n)) < 3)
+    with pytest.raises(DisagreementError, match="n="):
+        space_of({"n": Ints(1, 400)}, lambda n: (n > 500) | (len(str(n)) < 3)).count()
+    assert Space(space_envelope(lambda n: len(str(n)) < 2), by_point=True).count() == 9
+    with pytest.raises(DisagreementError):
+        space.count()
+
+
+def space_envelope(where):
+    return Envelope(None, "site", {"n": Ints(1, 40)}, dict, where=where)
+
+
+def test_where_gives_truth_values():
+    assert space_of({"n": Ints(1, 9)}, lambda n: ~(min(n, 2) == 1)).count() == 8
+    with pytest.raises(DeclarationError, match="it gives 7, which is no truth value"):
+        space_of({"n": Ints(7, 7)}, lambda n: n).count()
+
+
+def test_where_takes_parameters_that_there_are():
+    with pytest.raises(DeclarationError, match="site: `where` takes 'm', which is no parameter"):
+        space_of({"n": Ints(1, 9)}, lambda m: m > 1)
+
+
+def test_ints_are_whole_numbers_and_may_be_many():
+    for wrong in (1.5, True, None):
+        with pytest.raises(DeclarationError, match="is no whole number"):
+            Ints(wrong, 3)
+    huge = space_of({name: Ints(0, 2**63) for name in "abc"}, lambda a, b, c: a * b * c < 100)
+    assert huge.product == (2**63 + 1) ** 3
+    assert huge.count() is None
+    tried = huge.tried(640, np.random.default_rng(7))
+    assert set(range(62)) <= {int(row[0]).bit_length() for row in tried}
 
 
 def test_random_points_are_allowed_and_the_same_each_time():

@@ -37,15 +37,20 @@ def problems(draw):
     if count == 2:
         where = lambda d, p: weight * d + p <= max(most, (weight + 1) * low)
     forms = {}
+    kinds = ["int", "power", "constant power", "pointer"]
+    # A block size of a sum stands alone: the search says SEARCHED of several.
+    of_a_sum = draw(st.booleans())
     for index in range(draw(st.integers(1, 3))):
-        kind = draw(st.sampled_from(["int", "power", "constant power", "pointer"]))
+        kind = draw(st.sampled_from(kinds))
+        if of_a_sum and "power" in kind:
+            kinds = ["int", "pointer"]
         if kind == "int":
             forms[f"a{index}"] = (draw(affines(names)), False)
         elif kind == "pointer":
             length = draw(st.one_of(st.just(affine(1)), affines(names, negative=False)))
             forms[f"a{index}"] = (pointer(offset=draw(affines(names)), length=length), False)
-        else:  # of a sum only the first: see the module of the splitting
-            form = next_power_of_two(draw(affines(names, most=1 if index else 2)))
+        else:
+            form = next_power_of_two(draw(affines(names, most=2 if of_a_sum else 1)))
             forms[f"a{index}"] = (form, kind != "power")
     return parameters, where, forms
 
