@@ -22,7 +22,7 @@ from jitwarm.proof.lines import lines
 from jitwarm.proof.narrow import holds, widths_of
 from jitwarm.proof.reach import NOTHING, Reach, Reached
 from jitwarm.proof.signatures import Signatures
-from jitwarm.proof.space import CELLS, DisagreementError, Point, Space, Table, point_text
+from jitwarm.proof.space import CELLS, Point, Space, Table, _Disagreement, point_text
 from jitwarm.proof.split import candidates, frontier
 
 # A launch of a Triton kernel takes 30 to 60 us to evaluate, so an envelope takes half a second.
@@ -45,7 +45,7 @@ def search(envelope: Envelope, reach: Reach, *, most: int = WALKED) -> Found:
     """
     try:
         return _Search(envelope, reach, most=most).run()
-    except DisagreementError as error:
+    except _Disagreement as error:
         return _Search(envelope, reach, disagrees=str(error), most=most).run()
 
 

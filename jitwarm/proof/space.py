@@ -33,7 +33,7 @@ CELLS = 4_000_000  # numbers of a table that is drawn at once
 _WIDE = 2**58  # beyond, sums of products might leave int64: Python's own integers are used
 
 
-class DisagreementError(Exception):
+class _Disagreement(Exception):  # noqa: N818 - control flow between two modules, no user meets it
     """`where` says something else of arrays than of the point that this names."""
 
 
@@ -74,7 +74,7 @@ class Space:
     def holds(self, table: Table) -> NDArray[np.bool_]:
         """For each row whether `where` holds.
 
-        Raises `DisagreementError` where `where` says something else of arrays than of the points
+        Raises `_Disagreement` where `where` says something else of arrays than of the points
         in them, and `DeclarationError` where it fails.
         """
         if self._where is None or not len(table):
@@ -113,7 +113,7 @@ class Space:
             for row in table[rows[:: max(1, len(rows) // most)][:most]]:
                 point = self.point(row)
                 if self.admits(point) != kept:
-                    raise DisagreementError(point_text(point))
+                    raise _Disagreement(point_text(point))
 
     def _strata(self) -> Table:
         """Rows, allowed or not: the smallest, the corners, and some of every power-of-two size."""

@@ -8,7 +8,7 @@ import pytest
 from jitwarm.errors import DeclarationError, EmptySpaceError
 from jitwarm.proof import Envelope, Ints, Values, affine, pointer
 from jitwarm.proof import space as space_module
-from jitwarm.proof.space import DisagreementError, Space, point_text
+from jitwarm.proof.space import Space, _Disagreement, point_text
 
 
 def space_of(parameters, where=None):
@@ -99,10 +99,10 @@ def test_products_of_large_numbers_do_not_leave_64_bits():
 def test_where_that_says_two_things_is_found_out():
     """`bool` of an array of one is its element, of Python's text of it never empty."""
     space = space_of({"n": Ints(1, 40)}, lambda n: len(str(n)) < 3)
-    with pytest.raises(DisagreementError, match="n="):
+    with pytest.raises(_Disagreement, match="n="):
         space_of({"n": Ints(1, 400)}, lambda n: (n > 500) | (len(str(n)) < 3)).count()
     assert Space(space_envelope(lambda n: len(str(n)) < 2), by_point=True).count() == 9
-    with pytest.raises(DisagreementError):
+    with pytest.raises(_Disagreement):
         space.count()
 
 
