@@ -44,7 +44,7 @@ test-lowest: $(LOWEST)/ready
 numerics: setup
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest tests/zoo/numerics -m 'not gpu'
 
-# Hours: every state of small engines, replayed step by step, against the proof.
+# Long: every state of small engines, replayed step by step, against the proof.
 oracle: setup
 	$(BIN)/python tests/zoo/oracle.py
 	$(BIN)/python tests/zoo/oracle_v4.py

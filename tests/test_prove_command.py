@@ -167,3 +167,19 @@ def test_a_plan_that_depends_on_the_hash_seed(tmp_path):
     # Seeds 1 and 2 give it another parity; if Python changed that, this test would say so.
     assert code == 1
     assert [one["kind"] for one in found["findings"]] == ["KEY-UNSTABLE"]
+
+
+def test_a_proof_of_nothing_does_not_pass(tmp_path):
+    idle = "class Model:\n    layers = 1\n    __init__ = step = lambda *_: None\n"
+    (tmp_path / "model.py").write_text(idle)
+    (tmp_path / "own.toml").write_text(SCENARIO)
+    done = subprocess.run(
+        [sys.executable, "-m", "jitwarm", "prove", "own.toml", "--device", "stub"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "no kernel is registered, launched or in an envelope" in done.stderr

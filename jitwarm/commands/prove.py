@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from jitwarm.commands.output import show
+from jitwarm.commands.output import complain, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import prove_case
 from jitwarm.report.proof import proof_record, proof_text
@@ -24,6 +24,9 @@ def prove(options: argparse.Namespace) -> int:
         record = proof_record(scenario, case, proved, planned)
         show(options, record, proof_text(record))
         if proved.warmed is None or proved.warmed.failed:
+            return RUN
+        if not record.proof:
+            complain(f"{case.title}: no kernel is registered, launched or in an envelope")
             return RUN
         if record.findings or (options.require == "proved" and not record.is_proved):
             return GATE
