@@ -15,15 +15,17 @@
      |   |- OutsideCasesError      `_when` where no cases are being expanded
      |   |- RegistrationError      a registration where none is possible
      |   `- MissingExtraError      an optional library is not installed
-     `- RunError                   exit 3: the run itself failed
-         |- DeviceError            no such device, or a second one in this process
-         |- WorkerError            a measuring process died
-         |   `- ArmFailed          a measuring process answered with an error
-         |- NothingStoredError     compile(key) returned and stored no executor
-         |- CompilerCrashed        a compiler killed the process that it ran in
-         |- CompileRefused         a compile after start-up, refused in monitor mode `error`
-         |- HookPointMissing       a compiler's version has no place to watch it from
-         `- UnexpectedCompiles     compiles in a block that expects none
+     |- RunError                   exit 3: the run itself failed
+     |   |- DeviceError            no such device, or a second one in this process
+     |   |- WorkerError            a measuring process died
+     |   |   `- ArmFailed          a measuring process answered with an error
+     |   |- NothingStoredError     compile(key) returned and stored no executor
+     |   |- CompilerCrashed        a compiler killed the process that it ran in
+     |   |- CompileRefused         a compile after start-up, refused in monitor mode `error`
+     |   |- HookPointMissing       a compiler's version has no place to watch it from
+     |   `- UnexpectedCompiles     compiles in a block that expects none
+     `- BaselineError              exit 4: nothing to compare with
+         `- StoredFileError        a stored file is damaged, foreign or of a later version
 
 Some of them also are the builtin a caller of the field's contract expects (ValueError, TypeError,
 OverflowError, RuntimeError), so that existing `except` clauses keep working.
@@ -183,3 +185,21 @@ class UnexpectedCompiles(RunError, AssertionError):  # noqa: N818 - named for wh
         """The message lists them all."""
         super().__init__(message)
         self.events, self.findings = tuple(events), tuple(findings)
+
+
+class BaselineError(JitwarmError):
+    """There is no baseline, or it cannot be compared with what is measured here."""
+
+    exit_code = 4
+
+
+class StoredFileError(BaselineError):
+    """A stored file (result, expectation, calibration, history) cannot be read.
+
+    `path` is the file, `problem` what is wrong with it. Nothing was overwritten.
+    """
+
+    def __init__(self, path: object, problem: str) -> None:
+        """One line: the file and its problem."""
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")

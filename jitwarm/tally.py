@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jitwarm.errors import WorkerError
 from jitwarm.scenario import Case, Scenario
 
-OK, GATE, USAGE, RUN = 0, 1, 2, 3
-# Of the codes of many cases the last of these is told: a scenario that could not be tried must not
-# hide a miss, and neither a run that failed.
-_SEVERITY = (OK, USAGE, GATE, RUN)
+OK, GATE, USAGE, RUN, BASELINE = 0, 1, 2, 3, 4
+# Of the codes of many cases the last of these is told: a scenario that could not be tried, or has
+# no baseline, must not hide a miss, and neither a run that failed.
+SEVERITY = (OK, USAGE, BASELINE, GATE, RUN)
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of many: the most severe of them."""
+    return max(codes, key=SEVERITY.index, default=OK)
 
 
 @dataclass(slots=True)
@@ -28,11 +33,16 @@ class Tally:
     @property
     def code(self) -> int:
         """The exit code of them all."""
-        return max(self.codes, key=_SEVERITY.index, default=OK)
+        return worst(self.codes)
 
     def text(self) -> str:
         """One line for people."""
-        words = ((OK, "ok"), (GATE, "with misses"), (RUN, "failed"))
+        words = (
+            (OK, "ok"),
+            (GATE, "with misses"),
+            (BASELINE, "without a baseline"),
+            (RUN, "failed"),
+        )
         parts = [f"{self.codes[code]} {word}" for code, word in words if self.codes[code]]
         cases = sum(count for code, count in self.codes.items() if code != USAGE)
         line = f"{cases} case{'s' * (cases != 1)}: {', '.join(parts) or 'none was run'}"

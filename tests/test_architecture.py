@@ -80,7 +80,8 @@ def test_the_tree_of_errors_is_complete_and_true():
 def test_exit_codes(name):
     kind = getattr(errors, name)
     if issubclass(kind, errors.JitwarmError):
-        assert kind.exit_code == (2 if issubclass(kind, errors.UsageError) else 3)
+        code = 2 if issubclass(kind, errors.UsageError) else 3
+        assert kind.exit_code == (4 if issubclass(kind, errors.BaselineError) else code)
 
 
 def test_docstrings_are_checked_by_the_linter():

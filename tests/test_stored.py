@@ -1,0 +1,56 @@
+"""Stored files: whole and of a known schema, or one clear line."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jitwarm.errors import StoredFileError
+from jitwarm.stored import read
+
+
+class Thing(msgspec.Struct):
+    schema: int
+    count: int
+
+
+WHOLE = b'{"schema": 1, "count": 3}'
+
+
+def test_a_whole_file_is_read(tmp_path):
+    (tmp_path / "a.json").write_bytes(WHOLE)
+    assert read(tmp_path / "a.json", Thing, 1, "result").count == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "is empty, and no result of jitwarm"),
+        (WHOLE[:-4], "is damaged or no JSON (Input data was truncated)"),
+        (b"\xff\xfe\x00", "is damaged or no JSON ("),
+        (b"[" * 100_000, "is damaged or no JSON ("),
+        (b"[1]", "is JSON, and no result of jitwarm"),
+        (b'{"version": 2}', "is no result of jitwarm: it has no schema number"),
+        (b'{"schema": true, "count": 1}', "is no result of jitwarm: it has no schema number"),
+        (b'{"schema": 2}', "is a result of schema 2, this jitwarm reads up to 1: install a later"),
+        (b'{"schema": 0}', "is a result of schema 0, this jitwarm reads 1: write it anew"),
+        (b'{"schema": 1, "count": "x"}', "is no result of jitwarm: Expected `int`, got `str`"),
+        (b'{"schema": 1}', "is no result of jitwarm: Object missing required field `count`"),
+    ],
+)
+def test_any_other_is_one_line_with_its_path_and_stays_as_it_is(tmp_path, data, problem):
+    path = tmp_path / "a.json"
+    path.write_bytes(data)
+    with pytest.raises(StoredFileError) as caught:
+        read(path, Thing, 1, "result")
+    assert str(caught.value).startswith(f"{path}: {problem}")
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 4
+    assert path.read_bytes() == data
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(StoredFileError, match="there is no such result"):
+        read(tmp_path / "none.json", Thing, 1, "result")
+    with pytest.raises(StoredFileError, match="cannot be read: Is a directory"):
+        read(tmp_path, Thing, 1, "result")
