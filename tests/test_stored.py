@@ -28,7 +28,7 @@ def test_a_whole_file_is_read(tmp_path):
         (b"", "is empty, and no result of jitwarm"),
         (WHOLE[:-4], "is damaged or no JSON (Input data was truncated)"),
         (b"\xff\xfe\x00", "is damaged or no JSON ("),
-        (b"[" * 100_000, "is damaged or no JSON ("),
+        (b'{"x":' + b"[" * 100_000, "is damaged or no JSON ("),
         (b"[1]", "is JSON, and no result of jitwarm"),
         (b'{"version": 2}', "is no result of jitwarm: it has no schema number"),
         (b'{"schema": true, "count": 1}', "is no result of jitwarm: it has no schema number"),
