@@ -77,10 +77,17 @@ def explain_miss(
 
 
 def explain_tuning(
-    kernel: str, seen: str, chosen: Iterable[str], *, configs: int = 0, ms: float = 0.0
+    kernel: str,
+    seen: str,
+    chosen: Iterable[str],
+    *,
+    configs: int = 0,
+    ms: float = 0.0,
+    refused: bool = False,
 ) -> Finding:
-    """An AUTOTUNE finding for a choice `seen` that an autotuner made while serving, against the
-    nearest of those that were `chosen` at start-up for the same kernel (`tuning_text`s).
+    """An AUTOTUNE finding for a choice `seen` that an autotuner made while serving (or would have
+    made, had it not been `refused`), against the nearest of those that were `chosen` at start-up
+    for the same kernel (`tuning_text`s).
 
     `field`, `warmed` and `seen` name the differing values of the autotuner's key, and the dtypes.
     `configs` configurations took `ms` milliseconds; without them the message leaves that out.
@@ -88,7 +95,8 @@ def explain_tuning(
     path, fields, _ = split_key(seen)
     others = [fields for other, fields, _ in map(split_key, chosen) if other == path]
     nearest = min(((len(d), d) for one in others if (d := _differences(one, fields))), default=None)
-    message = f"{kernel} timed {_how_many(configs)} against each other while serving"
+    did = "was about to time" if refused else "timed"
+    message = f"{kernel} {did} {_how_many(configs)} against each other while serving"
     message += f", for {ms:.1f} ms" if configs else ""
     if nearest is None or fields in others:
         advice = "tune it at start-up, or keep the choice of an earlier run"

@@ -4,7 +4,7 @@
 |---|---|
 | compile, refused, failed, skipped, trace while serving | MISS; UNDECLARED without any warmed key |
 | disk_hit while serving | DISK-HIT |
-| tune while serving (with the compiles inside of it) | AUTOTUNE |
+| tune while serving (with the compiles inside of it), or its refusal | AUTOTUNE |
 | load while serving of a key that was compiled at start-up | NOT-EXECUTED |
 | any of them while a graph is captured | CAPTURE-UNSAFE |
 | compile of one key more than once | DUP |
@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
+from jitwarm.backends.triton.unwrap import is_tuning
 from jitwarm.events import Event
 from jitwarm.explain import explain_tuning
 from jitwarm.findings import Finding
@@ -80,8 +81,8 @@ def _late(events: Iterable[Event], planned: Planned, ready: Collection[str]) -> 
     for key, own in _by((e for e in late if id(e) not in held), lambda event: event.key).items():
         # The load behind a compile tells nothing that the compile does not.
         loads = [e for e in own if e.kind == "load" and (e.rank, key) not in missed]
-        misses = [e for e in own if e.kind in MISSED]
-        tunes = [e for e in own if e.kind == "tune"]
+        misses = [e for e in own if e.kind in MISSED and not is_tuning(key)]
+        tunes = [e for e in own if e.kind == "tune" or is_tuning(key)]
         captured = [e for e in own if e.phase == "capture"]
         if captured:
             yield _in_capture(captured, planned, ready)
@@ -135,6 +136,7 @@ def _tuning(events: Sequence[Event], inside: Sequence[Event], planned: Planned) 
         planned.choices,
         configs=max(event.configs for event in events),
         ms=sum(event.ms for event in events),
+        refused=all(event.kind == "refused" for event in events),
     )
     compiled = sum(event.kind == "compile" for event in inside)
     if compiled:
@@ -168,9 +170,10 @@ def _in_capture(events: Sequence[Event], planned: Planned, ready: Collection[str
     """CAPTURE-UNSAFE; of a miss, with what differs from the nearest warmed key."""
     first = events[0]
     kernel = planned.name(first.key)
-    done = " and ".join(dict.fromkeys(_IN_CAPTURE[event.kind] for event in events))
+    refused = {"refused": "about to be tuned"} if is_tuning(first.key) else {}
+    done = " and ".join(dict.fromkeys((_IN_CAPTURE | refused)[event.kind] for event in events))
     what = f"{kernel} was {done} while a graph was captured ({_took(events)}{_on_ranks(events)})"
-    if first.kind in MISSED and first.kind != "trace":
+    if first.kind in MISSED and first.kind != "trace" and not refused:
         why = planned.explain(first.key, ready=ready, event=first)
         return msgspec.structs.replace(
             why,
@@ -181,7 +184,10 @@ def _in_capture(events: Sequence[Event], planned: Planned, ready: Collection[str
     advice = {
         "load": "warm up to depth `loaded`, or launch it once before the capture",
         "tune": "tune it before the capture",
-    }.get(first.kind, "launch what cute.compile returned, not the @cute.jit function")
+    }.get(
+        "tune" if refused else first.kind,
+        "launch what cute.compile returned, not the @cute.jit function",
+    )
     finding = Finding("CAPTURE-UNSAFE", kernel, what, seen=first.key, advice=advice)
     return planned.placed(finding, first.key, first)
 

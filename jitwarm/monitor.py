@@ -1,8 +1,7 @@
 """Observe: every compile, disk hit, load and tuning of this process as a typed event.
 
-In mode `error` a late compile or disk read is refused before it happens. Loads, tunings and traces
-that find their binary in memory are told, in every mode, and refused in none; the compiles inside
-of a tuning are compiles.
+In mode `error` a late compile, disk read or tuning is refused before it happens. Loads, and traces
+that find their binary in memory, are told, in every mode, and refused in none.
 
 What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
 included; every compile of CuTe DSL, flash-attention 4 included, wherever and whenever the library
@@ -52,7 +51,7 @@ class Monitor:
     again inside of itself. Several may watch at once.
 
     Modes: `off` watches nothing; `record` keeps events; `warn` also warns of each in-process miss
-    (a compile or a disk read) and each tuning while serving; `error` refuses the miss with
+    (a compile or a disk read) and each tuning while serving; `error` refuses both with
     `CompileRefused` before the disk cache or the compiler is asked, each time it is tried. Hooks
     that others set on a compiler keep firing. `rank` goes into the events, as do `step` and
     `request`: two attributes, or `at` where several threads serve.
@@ -244,7 +243,7 @@ class Monitor:
         if phases.phase_of_event() == "warm":
             return None
         if self.null_kernels:
-            return NullKernel()
+            return NullKernel() if miss.kind != "tune" else None
         raise self._refusal(miss)
 
     def _refusal(self, miss: Miss) -> CompileRefused:
@@ -253,15 +252,20 @@ class Monitor:
         why, what = "", "add it to the kernel's declaration"
         if finding is not None:
             why, what = f": {finding.message}", finding.advice
+        need, let = f"needs {miss.text}", "let it compile"
+        if miss.kind == "tune":
+            need, let = f"has to choose a configuration, {miss.text}", "let it choose"
         refused = CompileRefused(
-            f"a launch{when} needs {miss.text} [{keys.key_id(miss.text)}], which was not "
-            f"warmed{why}; {what}, or let it compile: {self.to_allow}"
+            f"a launch{when} {need} [{keys.key_id(miss.text)}], which was not "
+            f"warmed{why}; {what}, or {let}: {self.to_allow}"
         )
         refused.finding = finding
         return refused
 
     def _explained(self, miss: Miss) -> Finding | None:
         """Why a key is missed: against the plan, else against what Triton has in memory."""
+        if miss.kind == "tune":
+            return judge((self._of_miss("refused", miss),), self._planned)[0]
         planned = self._planned or Planned(keys_in_memory(path_of(miss.text)))
         if not planned:
             return None

@@ -19,10 +19,11 @@ class Miss:
 
     `kernel` is the kernel's import path, `text` its canonical backend key, `in_process` the string
     by which the backend itself knows the key in this process, where it has one. `kind` is None
-    until the backend says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook stopped
-    it) are the other ends. `stages` are milliseconds a compiler stage, `ms` is the whole. `values`
-    are the whole numbers among the launch's run-time arguments, where the compiler's key has only
-    their classes.
+    until the backend says `compile` or `disk_hit`; `failed` and `skipped` (a user's hook
+    stopped it) are the other ends. It is `tune` from the start where configurations are about to be
+    timed; `text` is then what the choice is for. `stages` are milliseconds a compiler stage, `ms`
+    is the whole. `values` are the whole numbers among the launch's run-time arguments, where the
+    compiler's key has only their classes.
     """
 
     kernel: str

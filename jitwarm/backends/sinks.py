@@ -24,7 +24,7 @@ class Sink(Protocol):
     """Who wants to know. Called in the thread that launches or compiles."""
 
     def on_miss(self, miss: Miss) -> Any:
-        """Before the disk cache or the compiler is asked.
+        """Before the disk cache or the compiler is asked, or (kind `tune`) anything is timed.
 
         Raising refuses the launch; a returned object is used as the kernel.
         """

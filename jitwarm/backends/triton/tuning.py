@@ -20,6 +20,7 @@ from typing import Any
 from jitwarm import device
 from jitwarm.backends import sinks
 from jitwarm.backends.hookpoints import require
+from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.backends.triton.unwrap import (
@@ -236,6 +237,12 @@ def remove() -> None:
         _installed = None
 
 
+def _ask(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Tell the sinks of a tuning before it begins; raises what one raises to refuse it."""
+    path = import_path(innermost(tuner))
+    sinks.ask(Miss(path, tuning_text(tuner, args, kwargs), kind="tune"))
+
+
 class _Installation:
     """Our wrappers, each over what it found in its place."""
 
@@ -261,7 +268,14 @@ class _Installation:
 
     def _over_bench(self, original: Any) -> Any:
         def bench(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            """Time one configuration, and add the time to the tuning of this launch."""
+            """Time one configuration, and add the time to the tuning of this launch.
+
+            Before the first, whoever watches may refuse: not one has been compiled or launched yet.
+            """
+            ask = getattr(_local, "ask", None)
+            if ask is not None:
+                _local.ask = None
+                ask()
             start = time.perf_counter()
             _local.benches = getattr(_local, "benches", 0) + 1
             try:
@@ -279,13 +293,14 @@ class _Installation:
             """A launch; if it timed configurations, tell of it, whatever the end."""
             if _installed is not self:
                 return original(tuner, *args, **kwargs)
-            outer = getattr(_local, "ms", 0.0), getattr(_local, "configs", 0)
+            outer = [getattr(_local, name, None) for name in ("ms", "configs", "ask")]
             _local.ms, _local.configs = 0.0, 0
+            _local.ask = functools.partial(_ask, tuner, args, kwargs)
             try:
                 return original(tuner, *args, **kwargs)
             finally:
                 ms, configs = _local.ms, _local.configs
-                _local.ms, _local.configs = outer
+                _local.ms, _local.configs, _local.ask = outer[0] or 0.0, outer[1] or 0, outer[2]
                 if configs:
                     text = tuning_text(tuner, args, kwargs)
                     sinks.tuned(import_path(innermost(tuner)), text, ms, configs)

@@ -133,6 +133,11 @@ def tuning_text(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return f"{import_path(innermost(tuner))}[{'; '.join(parts)}]{_TUNE}"
 
 
+def is_tuning(text: str) -> bool:
+    """Whether this is a `tuning_text`, and no key of a binary."""
+    return text.endswith(_TUNE)
+
+
 def choice_text(choices: Iterable[str]) -> str:
     """What the plan calls the choices that launches with these `tuning_text`s need."""
     return f"{_CHOICE}{' and '.join(choices)}"

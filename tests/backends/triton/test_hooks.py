@@ -303,18 +303,50 @@ def test_launches_of_an_autotuned_kernel_are_seen(monitor, monkeypatch):
     assert [finding.kind for finding in monitor.findings()] == ["AUTOTUNE"]
 
 
-def test_a_tuning_that_is_stopped_is_none(stub, monkeypatch):
-    driver = triton.runtime.driver.active
-    monkeypatch.setattr(driver, "get_benchmarker", lambda: lambda fn, quantiles=None: fn())
+@pytest.fixture
+def timed(stub, monkeypatch):
+    """What the autotuner of `tuned` has timed; it has chosen nothing yet."""
+    calls = []
+
+    def benchmark(fn, quantiles=None, **_):
+        calls.append(fn())
+        return [1.0] * 3
+
+    monkeypatch.setattr(triton.runtime.driver.active, "get_benchmarker", lambda: benchmark)
     tuned.cache.clear()
     tuned.__dict__.pop("do_bench", None)
-    with Monitor("error") as monitor, pytest.raises(CompileRefused):
-        tuned[(1,)](torch.zeros(64), 18)
-    assert [(event.kind, event.in_tuning) for event in monitor.events] == [("refused", True)]
-    assert [finding.kind for finding in monitor.findings()] == ["UNDECLARED"]
+    return calls
+
+
+def test_a_tuning_is_refused_before_anything_is_compiled_or_timed_each_time(timed):
+    x = torch.zeros(64)
+    refused = r"has to choose a configuration, .*\{tune\}.*let it choose"
+    with Monitor("error") as monitor:
+        for _ in range(2):
+            with pytest.raises(CompileRefused, match=refused):
+                tuned[(1,)](x, 18)
+    assert not timed
+    assert [(event.kind, event.in_tuning) for event in monitor.events] == [("refused", False)] * 2
+    (finding,) = monitor.findings()
+    assert finding.kind == "AUTOTUNE"
+    assert "was about to time its configurations against each other" in finding.message
     with Monitor("record") as monitor:
+        tuned[(1,)](x, 18)
         launch()
-    assert [event.in_tuning for event in monitor.events] == [False, False]
+    assert len(timed) == 2
+    assert kinds(monitor)[-3:-2] == ["tune"]
+    assert not any(event.in_tuning for event in monitor.events[-2:])
+    with Monitor("error"):
+        tuned[(1,)](x, 18)  # chosen by now
+
+
+def test_a_tuning_is_refused_inside_of_a_capture_as_one(timed):
+    with Monitor("error") as monitor, monitor.capture(), pytest.raises(CompileRefused):
+        tuned[(1,)](torch.zeros(64), 19)
+    (finding,) = monitor.findings()
+    assert finding.kind == "CAPTURE-UNSAFE"
+    assert "was about to be tuned while a graph was captured" in finding.message
+    assert finding.advice == "tune it before the capture"
 
 
 def test_a_miss_has_the_whole_numbers_of_its_launch(monitor):
