@@ -183,3 +183,76 @@ def test_a_proof_of_nothing_does_not_pass(tmp_path):
     )
     assert done.returncode == 3
     assert "no kernel is registered, launched or in an envelope" in done.stderr
+
+
+JUNK = {
+    "5": (2, r"Model.envelopes() returns a int; return or yield Envelope objects"),
+    "{'x': 1}": (2, r"Model.envelopes() returns a dict; return or yield Envelope objects"),
+    "[{'x': 1}]": (2, r"Model.envelopes() yields a dict; yield Envelope objects"),
+    "[Scale]": (2, r"Model.envelopes() yields a "),
+    "exit(0)": (3, r"the model raised SystemExit(0)"),
+    "[Envelope(Scale, 's', {'n': Ints(1, 2)}, lambda n: exit(0))]": (
+        3,
+        r"the model raised SystemExit(0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("returned", JUNK)
+def test_envelopes_that_are_none_are_one_line(tmp_path, returned):
+    """An exit in somebody's model must never look like a proof that ended well."""
+    code, problem = JUNK[returned]
+    done = proved_with(tmp_path, f"    def envelopes(self):\n        return {returned}\n")
+    assert done.returncode == code
+    assert problem in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not done.stdout
+
+
+def test_no_envelope_at_all_proves_nothing(tmp_path):
+    done = proved_with(tmp_path, "    def envelopes(self):\n        return []\n")
+    assert done.returncode == 1
+    (record,) = map(json.loads, done.stdout.splitlines())
+    # What neither an envelope nor a step needs is not needed: the model says that these are all.
+    assert [one["kind"] for one in record["findings"]] == ["UNREACHED", "ENVELOPE"]
+    (row,) = record["proof"]
+    assert (row["verdict"], row["missing"]) == ("SAMPLED", 0)
+    assert row["reasons"] == ["real steps launch it, and no envelope does"]
+
+
+def test_a_kernel_that_is_launched_and_neither_planned_nor_in_an_envelope(tmp_path):
+    """Its launches are told as missing; the kernel beside it stays proved."""
+    other = KERNEL.split("@declare", maxsplit=1)[0].replace("scale(", "other(")
+    (tmp_path / "other.py").write_text(other)
+    body = ENVELOPES.replace("{most}", "64") + (
+        "\n    def step(self, batch, _step=step):\n"
+        "        from other import other\n"
+        "        _step(self, batch)\n"
+        "        other[(1,)](self.x, 16 * batch.num_tokens, BLOCK=64)\n"
+    )
+    done = proved_with(tmp_path, body)
+    assert done.returncode == 1
+    (record,) = map(json.loads, done.stdout.splitlines())
+    assert [(one["kind"], one["kernel"]) for one in record["findings"]] == [
+        ("UNDECLARED", "other.other"),
+        ("ENVELOPE", "other.other"),
+    ]
+    rows = {row["kernel"]: (row["verdict"], row["missing"]) for row in record["proof"]}
+    assert rows == {"Scale": ("PROVED", 0), "other.other": ("SAMPLED", 1)}
+
+
+def proved_with(folder, body):
+    """A proof of the model with these lines at the end of its class."""
+    (folder / "kernel.py").write_text(
+        KERNEL.format(aligned="(True, False)", n="1, 2, 16", block=256)
+    )
+    (folder / "model.py").write_text(MODEL + body)
+    (folder / "own.toml").write_text(SCENARIO)
+    return subprocess.run(
+        [sys.executable, "-m", "jitwarm", "prove", "own.toml", "--device", "stub", "--json"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
