@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 Kind = Literal["compile", "disk_hit", "load", "tune", "trace", "failed", "skipped", "refused"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 class Event(msgspec.Struct, frozen=True):

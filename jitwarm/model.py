@@ -169,7 +169,8 @@ def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegist
     """Build the model of a case for one rank; returns it with everything its layers registered.
 
     Raises `ScenarioError` for a builder that does not take (config, device) and for a model that
-    lacks `layers` or `step`, and `MissingExtraError` for a library that is not installed.
+    lacks `step` or a number of `layers`, and `MissingExtraError` for a library that is not
+    installed.
     """
     builder = find_builder(case)
     config = case.engine_config(rank, getattr(builder, "hf_config", HFConfig()))
@@ -187,6 +188,12 @@ def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegist
     missing = [name for name in ("layers", "step") if not hasattr(model, name)]
     if missing:
         problem = f"{case.model} returned a {type(model).__name__} without {' and '.join(missing)}"
+        raise ScenarioError(_where(case), "$.model", problem)
+    if not isinstance(model.layers, int) or isinstance(model.layers, bool):
+        problem = (
+            f"{case.model} returned a {type(model).__name__} whose layers is a "
+            f"{type(model.layers).__name__}; give the number of layers"
+        )
         raise ScenarioError(_where(case), "$.model", problem)
     bind: Any = getattr(model, "bind_kv_cache", None)
     if bind is not None:

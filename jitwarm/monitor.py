@@ -28,7 +28,7 @@ from jitwarm.backends.triton.in_memory import keys_in_memory
 from jitwarm.backends.triton.stub import NullKernel
 from jitwarm.blind_spots import BlindSpot, blind_spots
 from jitwarm.errors import CompileRefused, UsageError
-from jitwarm.events import Event, Kind
+from jitwarm.events import KINDS, Event, Kind
 from jitwarm.findings import Finding
 from jitwarm.judge_events import judge
 from jitwarm.planned import Plannable, Planned, path_of
@@ -96,8 +96,9 @@ class Monitor:
     def start(self) -> Self:
         """Begin to watch.
 
-        In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds.
-        Raises `HookPointMissing` if a compiler that is imported here cannot be watched.
+        In mode `error` this also pays Triton's lazy imports, so that a refusal costs microseconds:
+        it raises `DeviceError` where no device is active. Raises `HookPointMissing` if a compiler
+        that is imported here cannot be watched.
         """
         if self.mode != "off" and not self._attached:
             if self.mode == "error" and self.prepay:
@@ -230,7 +231,13 @@ class Monitor:
         return dict(sorted(found.items()))
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
-        """How many events of these kinds (all kinds by default), in one phase or in any."""
+        """How many events of these kinds (all kinds by default), in one phase or in any.
+
+        Raises `UsageError` for a kind that there is not: its count would be 0 whatever happened.
+        """
+        for kind in kinds:
+            if kind not in KINDS:
+                raise UsageError(f"no event is of kind {kind!r}: use {', '.join(KINDS)}")
         return sum(
             (not kinds or e.kind in kinds) and (phase is None or e.phase == phase)
             for e in self.events

@@ -9,6 +9,7 @@ import msgspec
 
 from jitwarm import explain
 from jitwarm.backends.triton.unwrap import choices_in
+from jitwarm.errors import WrongKindError
 from jitwarm.events import Event
 from jitwarm.findings import Finding
 from jitwarm.plan import Plan, PlanItem, PlanKey
@@ -22,7 +23,7 @@ class Planned:
 
     def __init__(self, plan: Plan | Iterable[PlanKey | PlanItem | str] | None = None) -> None:
         """Cheap: keys are taken apart when something is explained, or by `prepay`."""
-        entries = plan.keys() if isinstance(plan, Plan) else list(plan or ())
+        entries = plan.keys() if isinstance(plan, Plan) else list(entries_of(plan))
         self.keys = [_stored(entry) for entry in entries]
         # All of them here, those of backend `opaque` too: they explain what has their path.
         self.texts = dict.fromkeys(key.backend_key for key in self.keys)
@@ -98,6 +99,22 @@ class Planned:
 
 
 Plannable = Planned | Plan | Iterable[PlanKey | PlanItem | str] | None
+
+
+def entries_of(plan: Any) -> Iterable[Any]:
+    """What a plan that is given as something else holds; nothing for None.
+
+    Raises `WrongKindError` for what cannot be iterated over, and for one text alone, whose
+    letters would be the keys.
+    """
+    if plan is None:
+        return ()
+    if isinstance(plan, str) or not isinstance(plan, Iterable):
+        raise WrongKindError(
+            f"a plan is a Plan, its items or its keys, got a {type(plan).__qualname__}; pass "
+            "make_plan(registry)"
+        )
+    return plan
 
 
 def path_of(key: str) -> str:

@@ -219,6 +219,8 @@ class _Watching:
         )
         for ms, test, _ in sorted(self.compiling, reverse=True)[:_SHOWN]:
             terminalreporter.write_line(f"  {ms:8.1f} ms  {test}")
+        if (more := len(self.compiling) - _SHOWN) > 0:
+            terminalreporter.write_line(f"  and {more} more test{'s' if more > 1 else ''}")
 
     def _mode_of(self, item: pytest.Item) -> str:
         marker = item.get_closest_marker("jitwarm")

@@ -11,21 +11,24 @@ from jitwarm import keys
 from jitwarm.contract.kernel import OpaqueRecipe
 from jitwarm.contract.keytype import key_fields
 from jitwarm.findings import Finding
-from jitwarm.plan import Plan, PlanItem
+from jitwarm.plan import PlanItem
 from jitwarm.warm import WarmReport
 
 
 def crash_findings(
-    plan: Plan, report: WarmReport | None = None, *, enabled: bool = True
+    planned: Iterable[tuple[str, Exception]],
+    report: WarmReport | None = None,
+    *,
+    enabled: bool = True,
 ) -> Iterable[Finding]:
     """A WARM-CRASH for each kernel or key of which the warm-up failed: while its keys were
-    enumerated (in the plan), or while one was made ready (in the report).
+    enumerated (`planned`, the failures of a plan), or while one was made ready (in the report).
 
     `field` is the declared key, `seen` the kind of error.
     """
     failures: list[tuple[str, str, Exception]] = []
     if enabled:
-        failures += [(kernel, _planned(error), error) for kernel, error in plan.failures]
+        failures += [(kernel, _planned(error), error) for kernel, error in planned]
     for outcome in report.failed if report is not None else ():
         assert outcome.error is not None  # a failed outcome always has one
         item = outcome.item

@@ -17,7 +17,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -116,23 +116,34 @@ def run_job(job: Job) -> Answer:
 
 
 def _plan_ranks(job: Job, device: Device) -> Work:
-    plans, warmed = [], None
-    failed: list[FailedKey] = []
+    plans, warmed = [], []
     for rank in job.ranks:
         model, registry = _build(job, rank, device)
         plan = make_plan(registry)
         backend_keys = plan.backend_keys
         plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
-        own = _warmed(model, plan, warm(plan, enabled=False))
-        warmed = warmed or own
-        failed += [msgspec.structs.replace(one, rank=rank) for one in own.failed]
-    assert warmed is not None  # a job has at least one rank
-    return Work(plans=tuple(plans), warmed=msgspec.structs.replace(warmed, failed=tuple(failed)))
+        warmed.append(_warmed(model, plan, warm(plan, enabled=False)))
+    return Work(plans=tuple(plans), warmed=_of_all(job.ranks, warmed))
+
+
+def _of_all(ranks: Sequence[int], warmed: Sequence[Warmed]) -> Warmed:
+    """The first rank's, with what failed and what was found of the plan on the others."""
+    failed = [
+        msgspec.structs.replace(failure, rank=rank)
+        for rank, one in zip(ranks, warmed, strict=True)
+        for failure in one.failed
+    ]
+    findings = list(warmed[0].findings)
+    for one in warmed[1:]:
+        # Not by the whole finding: registrations outside any scope are counted over the ranks.
+        told = {(finding.kind, finding.kernel) for finding in findings}
+        findings += [f for f in one.findings if (f.kind, f.kernel) not in told]
+    return msgspec.structs.replace(warmed[0], failed=tuple(failed), findings=tuple(findings))
 
 
 def _prove_ranks(job: Job, device: Device) -> Work:
     """Plans and proofs of all ranks, each held against `job.steps` real steps of null kernels."""
-    plans, proofs, warmed = [], [], None
+    plans, proofs, warmed = [], [], []
     traffic = replay(job.case, job.steps)
     for rank in job.ranks:
         model, registry = _build(job, rank, device)
@@ -140,7 +151,7 @@ def _prove_ranks(job: Job, device: Device) -> Work:
         plans.append(
             RankPlan(rank, len(plan.items), len(plan.backend_keys), digest(plan.backend_keys))
         )
-        warmed = warmed or _warmed(model, plan, warm(plan, enabled=False))
+        warmed.append(_warmed(model, plan, warm(plan, enabled=False)))
         with Monitor("record", rank=rank, count_hits=True, null_kernels=True) as monitor:
             for batch in traffic.batches:
                 model.step(batch)
@@ -148,7 +159,8 @@ def _prove_ranks(job: Job, device: Device) -> Work:
         seconds = {i.backend_key: job.key_seconds.get(i.kernel, 0.0) for i in plan.items}
         proof = prove_model(model, plan, launched, seconds=seconds)
         proofs.append(RankProof(rank, proof, len(traffic.batches), sum(launched.values())))
-    return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed)
+    warmed_all = _of_all(job.ranks, warmed)
+    return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed_all)
 
 
 def _replay_arm(job: Job, device: Device) -> Work:
@@ -252,7 +264,7 @@ def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> Ste
 
 
 def _warmed(model: Model, plan: Plan, report: WarmReport) -> Warmed:
-    failed = [FailedKey(kernel, "", _text(error)) for kernel, error in plan.failures]
+    failed = [FailedKey(kernel, "", _placed(error)) for kernel, error in plan.failures]
     failed += [FailedKey(o.item.kernel, o.item.backend_key, _text(o.error)) for o in report.failed]
     return Warmed(
         layers=model.layers,
@@ -275,6 +287,12 @@ def _warmed(model: Model, plan: Plan, report: WarmReport) -> Warmed:
 
 def _text(error: Exception | None) -> str:
     return f"{type(error).__name__}: {error}".strip()
+
+
+def _placed(error: Exception) -> str:
+    """An error of a declaration; where it was raised too, if it is none of ours."""
+    known = isinstance(error, JitwarmError) or error.__traceback__ is None
+    return _text(error) if known else f"{_text(error)} ({_place(error)})"
 
 
 def _place(error: Exception) -> str:

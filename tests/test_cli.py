@@ -132,6 +132,11 @@ class WithoutStep:
     layers = 1
     def __init__(self, config, device): pass
 
+class Listed:
+    layers = [1, 2]
+    def __init__(self, config, device): pass
+    def step(self, batch): pass
+
 class Wrong:
     def __init__(self, config): pass
 
@@ -181,6 +186,7 @@ class Talking:
     ("model", "code", "text"),
     [
         ("WithoutStep", 2, "returned a WithoutStep without step"),
+        ("Listed", 2, "a Listed whose layers is a list; give the number of layers"),
         ("Wrong", 2, "is called with (config, device): too many positional arguments"),
         ("Missing", 2, "cannot load bad_models:Missing"),
         (

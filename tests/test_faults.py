@@ -143,6 +143,13 @@ def test_a_broken_file_gives_one_line_and_the_others_go_on(odd, name):
     assert odd["wrong.py"].faults
 
 
+def test_the_line_of_a_mistake_is_told_of_a_relative_path_too(tmp_path, monkeypatch):
+    (tmp_path / "raises_here.py").write_text(BROKEN["raises.py"][0])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FaultError, match=r"^raises_here\.py:3: AttributeError: "):
+        load(Path("raises_here.py"))
+
+
 def test_a_file_that_is_not_there(odd):
     assert odd["not_there.py"].problem.endswith("not_there.py: there is no such file")
 

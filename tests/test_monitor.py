@@ -171,6 +171,8 @@ def test_events_are_counted_by_kind_and_phase(stub):
     assert (monitor.count(), monitor.count("compile"), monitor.count("load")) == (4, 2, 2)
     assert monitor.count("compile", "load", phase="capture") == 2
     assert monitor.count("load", phase="warm") == 0
+    with pytest.raises(UsageError, match="no event is of kind 'refusal': use compile, .*, refused"):
+        monitor.count("refusal")
 
 
 def test_the_call_site_is_the_launch(stub):
@@ -264,6 +266,18 @@ def test_null_kernels_compile_nothing_and_leave_with_the_monitor(stub, triton_ca
     with Monitor("record") as monitor:
         launch(17)
     assert kinds(monitor) == ["compile", "load"]
+
+
+def test_refusing_needs_a_device_and_says_how_to_have_one(fresh_process):
+    text = """
+from jitwarm import Monitor
+from jitwarm.errors import DeviceError
+try:
+    Monitor("error").start()
+except DeviceError as error:
+    print(error)
+"""
+    assert "call jitwarm.device.activate('cuda'), or ('stub', 'sm90')" in fresh_process(text)
 
 
 def test_a_monitor_that_cannot_start_leaves_nothing_behind(stub, monkeypatch):

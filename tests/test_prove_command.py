@@ -171,18 +171,42 @@ def test_a_plan_that_depends_on_the_hash_seed(tmp_path):
 
 def test_a_proof_of_nothing_does_not_pass(tmp_path):
     idle = "class Model:\n    layers = 1\n    __init__ = step = lambda *_: None\n"
-    (tmp_path / "model.py").write_text(idle)
-    (tmp_path / "own.toml").write_text(SCENARIO)
-    done = subprocess.run(
-        [sys.executable, "-m", "jitwarm", "prove", "own.toml", "--device", "stub"],
-        cwd=tmp_path,
+    done = prove_model(tmp_path, idle)
+    assert done.returncode == 3
+    assert "no kernel is registered, launched or in an envelope" in done.stderr
+    (tmp_path / "kernel.py").write_text(KERNEL.format(aligned="(True,)", n="1", block="256"))
+    done = prove_model(
+        tmp_path, MODEL.partition("    def step")[0] + "    step = lambda *_: None\n"
+    )
+    assert done.returncode == 3
+    assert "own: no step launches anything and no envelope is walked" in done.stderr
+
+
+def test_a_declaration_that_fails_on_another_rank(tmp_path):
+    """Rank 0 alone is fine: its plan, and no other, was looked at for failures."""
+    fails = "if config.parallel_config.dcp_rank:\n        raise ValueError('mine')\n    for aligned"
+    text = KERNEL.format(aligned="(True, False)", n="1, 2, 16", block="256")
+    (tmp_path / "kernel.py").write_text(text.replace("for aligned", fails))
+    model = MODEL + ENVELOPES.replace("{most}", "64")
+    sizes = ("--set", "parallel.tp=2", "--set", "parallel.dcp=2")
+    done = prove_model(tmp_path, model, *sizes)
+    assert done.returncode == 3
+    place = f"{tmp_path}/kernel.py:15"
+    assert f"FAILED Scale (ranks [1]): ValueError: mine ({place})\n" in done.stdout
+
+
+def prove_model(folder, model, *arguments):
+    """What `jitwarm prove` does with the model of this text."""
+    (folder / "model.py").write_text(model)
+    (folder / "own.toml").write_text(SCENARIO)
+    return subprocess.run(
+        [sys.executable, "-m", "jitwarm", "prove", "own.toml", "--device", "stub", *arguments],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 3
-    assert "no kernel is registered, launched or in an envelope" in done.stderr
 
 
 JUNK = {
@@ -246,16 +270,6 @@ def test_a_kernel_that_is_launched_and_neither_planned_nor_in_an_envelope(tmp_pa
 
 def proved_with(folder, body):
     """A proof of the model with these lines at the end of its class."""
-    (folder / "kernel.py").write_text(
-        KERNEL.format(aligned="(True, False)", n="1, 2, 16", block=256)
-    )
-    (folder / "model.py").write_text(MODEL + body)
-    (folder / "own.toml").write_text(SCENARIO)
-    return subprocess.run(
-        [sys.executable, "-m", "jitwarm", "prove", "own.toml", "--device", "stub", "--json"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    text = KERNEL.format(aligned="(True, False)", n="1, 2, 16", block=256)
+    (folder / "kernel.py").write_text(text)
+    return prove_model(folder, MODEL + body, "--json")

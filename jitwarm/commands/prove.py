@@ -10,7 +10,7 @@ import msgspec
 from jitwarm.commands.output import complain, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import prove_case
-from jitwarm.report.proof import proof_record, proof_text
+from jitwarm.report.proof import ProofRecord, proof_record, proof_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.tally import GATE, OK, RUN
 
@@ -28,11 +28,19 @@ def prove(options: argparse.Namespace) -> int:
         if not record.proof:
             complain(f"{case.title}: no kernel is registered, launched or in an envelope")
             return RUN
+        if not any(one.launches for one in record.ranks) and not _says_anything(record):
+            complain(f"{case.title}: no step launches anything and no envelope is walked")
+            return RUN
         if record.findings or (options.require == "proved" and not record.is_proved):
             return GATE
         return OK
 
     return for_each(options, chosen_cases(options), one)
+
+
+def _says_anything(record: ProofRecord) -> bool:
+    """Whether an envelope was evaluated, or a kernel says that it needs no key."""
+    return any(kernel.points or kernel.verdict == "NO KEYS" for kernel in record.proof)
 
 
 class _Row(msgspec.Struct):

@@ -72,7 +72,7 @@ def examine(fault: Fault, rank: int = 0, *, warming: Path | None = None) -> Exam
     if fault.steps or fault.warmup is not None or _only_warms(fault):
         _replay(fault, plan, rank, examined, warming)
     else:
-        found += crash_findings(plan, enabled=is_enabled(fault))
+        found += crash_findings(plan.failures, enabled=is_enabled(fault))
     examined.findings = _without_echoes(plan, found)
     return examined
 
@@ -120,7 +120,8 @@ def _proved(fault: Fault, subject: Any, plan: Plan) -> list[Finding]:
     findings = prove(subject, plan, launches, **limits).findings
     if fault.launches is None:
         return [one for one in findings if one.kind == "BUDGET"]
-    return without_samples(fault, findings)
+    # What could not be planned is told with what could not be made ready.
+    return without_samples(fault, [one for one in findings if one.kind != "WARM-CRASH"])
 
 
 def _core(kernel: Any) -> Any:
@@ -162,7 +163,7 @@ def _replay(fault: Fault, plan: Plan, rank: int, examined: Examined, warming: Pa
     if fault.step_ms != "measured":
         examined.step_ms.clear()
     found += outside_findings(outside_scope())
-    found += crash_findings(plan, report, enabled=is_enabled(fault))
+    found += crash_findings(plan.failures, report, enabled=is_enabled(fault))
     outcomes = report.outcomes if report is not None else ()
     warmed = (one.item.backend_key for one in outcomes if one.status == "warmed")
     examined.events = monitor.events

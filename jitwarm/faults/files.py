@@ -51,7 +51,7 @@ def load(path: Path) -> list[tuple[str, Fault]]:
         text = " ".join(str(error).split())
         if isinstance(error, FaultError):
             raise FaultError(f"{path}: {text}") from error
-        line = _line(error, path)
+        line = _line(error, module.__file__)
         raise FaultError(f"{path}{line}: {type(error).__name__}: {text}") from error
     faults = [pair for name, value in vars(module).items() for pair in _faults(name, value)]
     if not faults:
@@ -77,13 +77,13 @@ def _is_taken(path: Path) -> bool:
     return found is not None and Path(found.origin or "").name != path.name
 
 
-def _line(error: Exception, path: Path) -> str:
+def _line(error: Exception, path: str | None) -> str:
     """`:12`, the last line of the file itself that the error came through."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}"
     line, trace = "", error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
+        if trace.tb_frame.f_code.co_filename == path:
             line = f":{trace.tb_lineno}"
         trace = trace.tb_next
     return line

@@ -91,6 +91,11 @@ class Envelope:
         for what, function in (("launch", self.launch), ("where", self.where)):
             if function is not None and not callable(function):
                 raise DeclarationError(f"{self.site}: {what} is {function!r}, which is no function")
+        for what, mapping in (("parameters", self.parameters), ("forms", self.forms or {})):
+            if not isinstance(mapping, Mapping):
+                raise DeclarationError(
+                    f"{self.site}: {what} is a {type(mapping).__name__}; give a mapping of names"
+                )
         for name, domain in self.parameters.items():
             if not isinstance(domain, Ints | Values):
                 raise DeclarationError(
@@ -103,6 +108,11 @@ class Envelope:
                     "be proved"
                 )
         for argument, form in (self.forms or {}).items():
+            if not isinstance(form, Form):
+                raise DeclarationError(
+                    f"{self.site}: the form of {argument!r} is a {type(form).__name__}; use "
+                    "affine(...), next_power_of_two(...) or pointer(...)"
+                )
             for name in form.names:
                 if not isinstance(self.parameters.get(name), Ints):
                     raise DeclarationError(

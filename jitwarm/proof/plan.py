@@ -11,7 +11,7 @@ from jitwarm.backends import backend_of
 from jitwarm.backends.triton.unwrap import choices_in
 from jitwarm.errors import KeyValueError, WrongKindError
 from jitwarm.plan import Plan, PlanItem, PlanKey
-from jitwarm.planned import Planned
+from jitwarm.planned import Planned, entries_of
 from jitwarm.proof.keyfunction import BACKEND, KeyFunction
 
 
@@ -41,7 +41,7 @@ class ProofPlan(Planned):
                 if row.no_keys_reason and row.kernel not in silent and not row.keys
             }
             plan = plan.items
-        items = [item for one in plan for item in self._items(one, kernel)]
+        items = [item for one in entries_of(plan) for item in self._items(one, kernel)]
         super().__init__(items)
         self.has_recipes = any(item.recipe is not None for item in items)
         self.ready: dict[str, PlanItem] = {}

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from jitwarm import keys
-from jitwarm.errors import DeclarationError
+from jitwarm.errors import DeclarationError, KeyValueError
+from jitwarm.findings import Finding
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.budget import KEYS
 from jitwarm.proof.descriptors import (
@@ -19,12 +20,14 @@ from jitwarm.proof.descriptors import (
 )
 from jitwarm.proof.envelope import Envelope
 from jitwarm.proof.found import Found
+from jitwarm.proof.incomplete import ROUND_TRIP
 from jitwarm.proof.judge import judge
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.reach import Reach, reach_of
 from jitwarm.proof.result import Proof
 from jitwarm.proof.search import WALKED, evaluate, search
 from jitwarm.registry import JitWarmupRegistry
+from jitwarm.warm_findings import crash_findings
 
 SAMPLED = 4 * WALKED  # launches of one kernel, shared by its envelopes that are only sampled
 LEAST = 256  # launches of each of them
@@ -44,13 +47,17 @@ def prove(
     `plan` is a `Plan`, its items or keys, for a `KeyFunction` also the keys themselves, or None:
     what the kernel declares for `config`. `launches` is an `Envelope`, several, or mappings of
     arguments, each one launch. `seconds` says what warming a backend key costs, for the findings;
-    more than `budget` planned keys of a kernel are a finding. Needs a device that is active, and
-    compiles and launches nothing. Raises `DeclarationError` for an envelope of another kernel.
+    more than `budget` planned keys of a kernel are a finding, and so is a key that could not be
+    planned. Needs a device that is active, and compiles and launches nothing. Raises
+    `DeclarationError` for an envelope of another kernel.
     """
     with watched_descriptors() as wrong:
+        if isinstance(kernel, type):
+            reach_of(kernel)  # says so; an envelope of its object would only be of another kernel
         planned = ProofPlan(_own_plan(kernel, config) if plan is None else plan, kernel)
         proof = _proof(_envelopes(kernel, launches), planned, seconds or {}, budget, kernel)
-    return replace(proof, findings=tuple(with_descriptors(proof.findings, descriptors_text(wrong))))
+    findings = (*proof.findings, *_failed(proof, planned))
+    return replace(proof, findings=tuple(with_descriptors(findings, descriptors_text(wrong))))
 
 
 def prove_envelopes(
@@ -85,9 +92,34 @@ def _own_plan(kernel: Any, config: Any) -> Plan | tuple[()]:
     return make_plan(registry)
 
 
+def _failed(proof: Proof, planned: ProofPlan) -> list[Finding]:
+    """A WARM-CRASH for each key, or all keys, of the kernel that could not be planned, unless a
+    finding says the same of the key itself.
+    """
+    names = {one.kernel for one in proof.kernels}
+    told = {(one.kind, one.kernel) for one in proof.findings}
+    failures = tuple(
+        (name, error)
+        for name, error in planned.failures
+        if name in names
+        and not isinstance(error, KeyValueError)
+        and not (ROUND_TRIP in str(error) and ("KEY-INCOMPLETE", name) in told)
+    )
+    advice = "mend it; until then these keys are not planned, and launches that need them compile"
+    return [replace(one, advice=advice) for one in crash_findings(failures)]
+
+
 def _envelopes(kernel: Any, launches: Envelope | Iterable[Any]) -> list[Any]:
     """The envelopes in `launches`, and the mappings, each a launch."""
-    given = [launches] if isinstance(launches, Envelope | Mapping) else list(launches)
+    if isinstance(launches, Envelope | Mapping):
+        given = [launches]
+    elif isinstance(launches, Iterable):
+        given = list(launches)
+    else:
+        raise DeclarationError(
+            f"launches are an Envelope, or an iterable of Envelope objects and mappings of "
+            f"arguments, got a {type(launches).__qualname__}"
+        )
     for one in given:
         if isinstance(one, Envelope):
             if kernel not in (one.kernel, getattr(one.kernel, "kernel", None)):

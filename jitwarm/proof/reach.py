@@ -92,6 +92,11 @@ def reach_of(kernel: Any, planned: ProofPlan | None = None) -> Reach:
         return _DispatchReach(kernel, planned)
     if isinstance(kernel, KeyFunction):
         return _FunctionReach(kernel)
+    if isinstance(kernel, type):  # a class has the native kernel as an attribute, as its objects do
+        raise WrongKindError(
+            f"{kernel.__qualname__} is a class, and an object of it is a kernel: give the one that "
+            "is registered and launched"
+        )
     inner = kernel if is_triton_kernel(kernel) else getattr(kernel, "kernel", None)
     if is_triton_kernel(inner):
         name = getattr(kernel, "kernel_name", None) if inner is not kernel else None
@@ -265,6 +270,8 @@ class _ClassReach(_ContractReach):
             self.kernel.bound_launch(key)
         except DeclarationError as error:
             return str(error)
+        except Exception:  # inputs that only declared keys have: the key is missing, or has failed
+            return ""
         return ""
 
     def built(self, key: Any) -> tuple[str, ...]:

@@ -56,6 +56,53 @@ def said(proof, *fields):
     return [(f.kind, *(getattr(f, name) for name in fields)) for f in proof.findings]
 
 
+class Failing(k.ScaleKernel):
+    """One of its keys has no inputs; `needed` says whether a launch has that key."""
+
+    def warmup_inputs(self, key):
+        return super().warmup_inputs(key) | {1: {}, 64: {}}[key.block]
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_a_key_that_cannot_be_planned_is_a_finding(needed):
+    kernel = Failing()
+    kernel.most = 2
+    envelope = scale_envelope(kernel, high=2 if needed else 1)
+    plan = plan_of((kernel, {}))
+    for given in (None, plan):
+        proof = prove(kernel, given, envelope)
+        crashes = [one for one in proof.findings if one.kind == "WARM-CRASH"]
+        assert {one.kind for one in proof.findings} == {"WARM-CRASH"} | (
+            {"MISS"} if needed else set()
+        )
+        assert {one.message for one in crashes} == {
+            "Failing: the declaration of its keys failed: KeyError: 2"
+        }
+        assert not proof.holds
+        assert proof.kernels[0].missing == (6 if needed else 0)
+
+
+def test_a_declaration_that_fails_says_why_nothing_is_planned():
+    proof = prove(k.Copy, plan_of((k.Copy, {"m": 3})), [copy_launch(1)])
+    assert said(proof, "seen")[1:] == [("WARM-CRASH", "DeclarationError")]
+    undeclared, crash = proof.findings
+    assert undeclared.message == "Copy: launches need 1 key, and no key of it is planned"
+    assert crash.message.endswith("got an unexpected keyword argument 'm'")
+
+
+def test_a_missing_key_need_not_have_inputs():
+    class Strict(k.ScaleKernel):
+        most = 1
+
+        def warmup_inputs(self, key):
+            return super().warmup_inputs(key) | {1: {}}[key.block]
+
+    kernel = Strict()
+    proof = prove(kernel, None, scale_envelope(kernel, high=2))
+    assert {one.kind for one in proof.findings} == {"MISS"}
+    assert {one.seen for one in proof.findings if one.field == "BLOCK"} == {"constexpr=2"}
+
+
 # A contract class.
 
 
@@ -339,6 +386,15 @@ def test_errors():
         prove(BANDS, (), [3])
     with pytest.raises(WrongKindError, match="a plan holds PlanKey or PlanItem objects, got a str"):
         prove(k.Copy, ["text"], [{}])
+    for plan in (3, "text"):
+        with pytest.raises(WrongKindError, match="a plan is a Plan, its items or its keys, got a"):
+            prove(k.Copy, plan, [{}])
+    for launches in (None, 3, copy_launch):
+        with pytest.raises(DeclarationError, match="launches are an Envelope, or an iterable of"):
+            prove(k.Copy, (), launches)
+    for launches in ([{}], scale_envelope(k.ScaleKernel())):
+        with pytest.raises(WrongKindError, match="ScaleKernel is a class, and an object of it is"):
+            prove(k.ScaleKernel, None, launches)
 
 
 def test_public_names():

@@ -175,6 +175,9 @@ def test_text_of_a_point():
         ({"n": range(3)}, None, DeclarationError, "parameter 'n' is a range"),
         ({"n": Ints(3, 2)}, None, EmptySpaceError, "parameter 'n' has no values"),
         ({"n": Values()}, None, EmptySpaceError, "parameter 'n' has no values"),
+        (["n"], None, DeclarationError, "parameters is a list; give a mapping of names"),
+        ({"n": Ints(1, 2)}, ["x"], DeclarationError, "forms is a list; give a mapping of names"),
+        ({"n": Ints(1, 2)}, {"x": 3}, DeclarationError, "the form of 'x' is a int; use affine"),
         ({"n": Ints(1, 2)}, {"x": affine(m=1)}, DeclarationError, "uses 'm'"),
         (
             {"n": Values(1, 2)},

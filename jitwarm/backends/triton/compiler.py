@@ -56,14 +56,14 @@ class TritonBackend:
         """
         fn = function_at(recipe.kernel)
         bound = bind_recipe(fn, recipe)
-        remember(fn, _current_device(), bound.in_process, bound.text)
+        remember(fn, current_device(), bound.in_process, bound.text)
         return bound.text
 
     def prepare(self, recipes: Iterable[TritonRecipe]) -> None:
         """Create each function's cache entry in this thread: threads that touch a fresh one
         together lose entries.
         """
-        self._device = _current_device()
+        self._device = current_device()
         for path in sorted({recipe.kernel for recipe in recipes}):
             function_at(path).device_caches[self._device]
 
@@ -96,7 +96,7 @@ class TritonBackend:
         return ""
 
 
-def _current_device() -> int:
+def current_device() -> int:
     """Triton's device index. Raises `DeviceError` where Triton has no driver to ask."""
     import triton
 
@@ -105,5 +105,5 @@ def _current_device() -> int:
     except RuntimeError as error:
         raise DeviceError(
             f"Triton has no device here ({error}): call jitwarm.device.activate('cuda'), or "
-            "('stub', 'sm90') without a GPU, before warm-up"
+            "('stub', 'sm90') without a GPU, before warm-up, a proof or a monitor that refuses"
         ) from error

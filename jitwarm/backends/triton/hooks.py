@@ -93,10 +93,12 @@ def forget(sink: sinks.Sink) -> None:
 
 def prepay() -> None:
     """Make the first refusal of a process cheap: Triton's first bind imports some fifty modules
-    (40-63 ms).
+    (40-63 ms). Raises `DeviceError` where there is no device to bind for.
     """
+    from jitwarm.backends.triton.compiler import current_device
     from jitwarm.backends.triton.probe import bind_probe
 
+    current_device()
     bind_probe()
 
 
