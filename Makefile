@@ -10,7 +10,7 @@ SCENARIO ?= scenarios/
 # The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup run test test-highest test-lowest numerics faults oracle check format bench clean
+.PHONY: setup run test test-highest test-lowest numerics faults oracle power check format bench report clean
 
 setup: $(VENV)/ready
 
@@ -18,7 +18,7 @@ $(VENV)/ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,bench,cutedsl,fa4]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench,cutedsl,fa4,report]'
 	touch $@
 
 $(LOWEST)/ready: $(VENV)/ready
@@ -53,6 +53,10 @@ oracle: setup
 faults: setup
 	$(BIN)/jitwarm faults tests/faults
 
+# How good `jitwarm compare` is on this machine: 20 minutes alone on 2 cores; nothing else may run.
+power: setup
+	$(BIN)/python -m measurements.power
+
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -67,6 +71,12 @@ bench: setup
 	$(BIN)/asv machine --yes
 	$(BIN)/asv run 'HEAD^!' --show-stderr
 	$(BIN)/asv publish
+
+# What there is of results, of asv's history and of expectations, as one page.
+report: setup
+	$(BIN)/jitwarm report $(wildcard reports/out) --out reports/out/report.html \
+		$(if $(wildcard reports/asv/results/*/*.json),--asv reports/asv/results) \
+		$(if $(wildcard reports/expected/*.json),--expected reports/expected)
 
 clean:
 	rm -rf $(VENV) reports/out reports/asv build *.egg-info

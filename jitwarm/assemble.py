@@ -22,6 +22,7 @@ from jitwarm.record import (
     KernelRecord,
     RankPlan,
     Result,
+    SourceRecord,
     WarmRecord,
 )
 from jitwarm.scenario import Case, Scenario
@@ -33,8 +34,17 @@ FEW_SAMPLES = 3
 WIDE_SPREAD = 0.10
 
 
-def assemble(scenario: Scenario, case: Case, measured: Measured, started_at: str) -> Result:
-    """The result of a case. Needs at least one answer of arm `loaded`."""
+NO_SOURCE = SourceRecord()
+
+
+def assemble(
+    scenario: Scenario,
+    case: Case,
+    measured: Measured,
+    started_at: str,
+    source: SourceRecord = NO_SOURCE,
+) -> Result:
+    """The result of a case, measured at `source`. Needs at least one answer of arm `loaded`."""
     loaded = measured.arms["loaded"][0]
     warmed = _given(loaded.warmed)
     coverage = _coverage(loaded)
@@ -80,6 +90,7 @@ def assemble(scenario: Scenario, case: Case, measured: Measured, started_at: str
         peak_rss_bytes=max(a.peak_rss_bytes for a in measured.arms["loaded"]),
         findings=warmed.findings,
         checks=tuple(_checks(measured, arms)),
+        source=source,
     )
 
 

@@ -60,15 +60,17 @@ _KNOWN = (
 )
 
 
-def blind_spots() -> tuple[BlindSpot, ...]:
+def blind_spots(*, parts: bool = False) -> tuple[BlindSpot, ...]:
     """The compilers of this process that the monitor does not see, imported ones first.
 
-    Imports nothing.
+    With `parts` also those that come as a part of an installed package and are not imported: every
+    torch has Inductor, and few processes use it. Imports nothing.
     """
     found: list[BlindSpot] = []
     for one in _KNOWN:
         state: State = "imported" if one.module in sys.modules else "installed"
-        if state == "imported" or (one.distribution and _is_installed(one.module)):
+        package = one.module.partition(".")[0] if parts else one.distribution and one.module
+        if state == "imported" or (package and _is_installed(package)):
             found.append(BlindSpot(one.library, state, one.message, _version(one.distribution)))
     return tuple(sorted(found, key=lambda spot: spot.state != "imported"))
 

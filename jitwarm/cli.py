@@ -16,13 +16,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from jitwarm import __version__
+from jitwarm.commands.check import STEPS, check
+from jitwarm.commands.compare import compare
+from jitwarm.commands.doctor import doctor
 from jitwarm.commands.faults import faults
 from jitwarm.commands.output import complain
 from jitwarm.commands.plan import plan, warm
 from jitwarm.commands.prove import prove
+from jitwarm.commands.report import OUT, report
 from jitwarm.commands.run import run
 from jitwarm.commands.scenarios import scenarios
 from jitwarm.errors import JitwarmError
+from jitwarm.gate.rule import EFFECT, LEAST_PAIRS, PAIRS
 from jitwarm.harness import ARMS
 from jitwarm.monitor import MODES
 from jitwarm.tally import RUN
@@ -34,6 +39,9 @@ examples:
   jitwarm plan examples/own_kernel/scenario.toml              keys of every rank, nothing compiled
   jitwarm prove scenarios/                                    what is missing, what is never used
   jitwarm faults tests/faults/a1_block_count.py                a known fault, found or not
+  jitwarm check scenarios/ --quick                            keys against reports/expected
+  jitwarm compare SCENARIO --base main                        is start-up slower than main's
+  jitwarm report history/ --asv reports/asv/results           many results, one page
   jitwarm run SCENARIO --set scheduler.max_num_seqs=512       any field of the file, overridden
 """
 
@@ -92,6 +100,21 @@ def _positive(text: str) -> int:
     return value
 
 
+def _pairs(text: str) -> int:
+    value = int(text)
+    if value < LEAST_PAIRS or value % 2:
+        problem = f"expected an even number of at least {LEAST_PAIRS}, got {text}"
+        raise argparse.ArgumentTypeError(problem)
+    return value
+
+
+def _effect(text: str) -> float:
+    value = float(text)
+    if not 0.01 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0.01 to 1, as 0.10, got {text}")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="jitwarm",
@@ -125,8 +148,32 @@ def _parser() -> argparse.ArgumentParser:
     add("files", nargs="+", metavar="FILE", help="a fault file, or a folder of them")
     add("--jobs", type=_positive, help="processes at once")
     add("--json", action="store_true", help="one JSON object a line on stdout")
+    _check_options(_command(commands, "check", check, "plans against reviewed expectations"))
+    _compare_options(_command(commands, "compare", compare, "start-up time of two revisions"))
+    _report_options(commands)
     _command(commands, "scenarios", scenarios, "list scenario files and check them")
+    text = "device, versions, hook points and caches here, and what is wrong with them"
+    command = commands.add_parser("doctor", help=text, description=text)
+    command.set_defaults(run=doctor)
+    command.add_argument("--json", action="store_true", help="one JSON object on stdout")
     return parser
+
+
+def _report_options(commands: Any) -> None:
+    text = "stored results and asv histories as one HTML page"
+    command: argparse.ArgumentParser = commands.add_parser("report", help=text, description=text)
+    command.set_defaults(run=report)
+    add = command.add_argument
+    add(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="a result.json, or a folder of them (default reports/out)",
+    )
+    add("--asv", action="append", metavar="DIR", help="a results folder of asv; repeatable")
+    add("--expected", metavar="DIR", help="reviewed expectations, as in reports/expected")
+    add("--out", default=OUT, metavar="FILE", help=f"the page (default {OUT})")
+    add("--skip-unreadable", action="store_true", help="write the page without unreadable files")
 
 
 def _command(commands: Any, name: str, action: Any, help_text: str) -> argparse.ArgumentParser:
@@ -138,6 +185,43 @@ def _command(commands: Any, name: str, action: Any, help_text: str) -> argparse.
     add("scenario", metavar="SCENARIO", help="a scenario file, or a folder of them")
     add("--set", action="append", metavar="FIELD=VALUE", help="override a field of the scenario")
     add("--json", action="store_true", help="one JSON object a line on stdout")
+    return command
+
+
+def _check_options(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add = command.add_argument
+    add("--case", action="append", help="only cases that match, as in dcp=8,arch=sm90; repeatable")
+    add("--quick", action="store_true", help="only the cases that the scenario calls quick")
+    add("--expected", metavar="DIR", help="default: reports/expected of the scenario's project")
+    add("--update", action="store_true", help="make what is planned now the expectation")
+    add("--no-replay", action="store_true", help="plans only: do not look for keys that miss")
+    add("--steps", type=_positive, help=f"steps of the replay (default: at most {STEPS})")
+    # Keys are the same with and without a GPU; so every machine checks every architecture.
+    add("--device", choices=("stub", "cuda", "auto"), default="stub", help="default stub: no GPU")
+    add("--jobs", type=_positive, help="processes at once (default: one a core, at most 8)")
+    return _gate_options(command)
+
+
+def _compare_options(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    add = command.add_argument
+    add("--base", required=True, metavar="REV", help="the commit, branch or tag to compare with")
+    add("--head", metavar="REV", help="what is compared (default: the working tree as it is)")
+    add("--pairs", type=_pairs, default=PAIRS, help=f"runs of each side, even (default {PAIRS})")
+    effect = f"the slowdown that must be found (default {EFFECT:.2f}: 10 %%)"
+    add("--effect", type=_effect, default=EFFECT, metavar="SHARE", help=effect)
+    add("--calibration", metavar="FILE", help="what make power wrote on this machine: its power")
+    add("--case", action="append", help="only cases that match, as in dcp=8,arch=sm90; repeatable")
+    add("--quick", action="store_true", help="only the cases that the scenario calls quick")
+    add("--device", choices=("auto", "stub", "cuda"), default="auto", help="auto: a GPU if any")
+    add("--jobs", type=_positive, help="compile threads (default: one a core)")
+    return _gate_options(command)
+
+
+def _gate_options(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Where a verdict goes beside stdout: what `commands/publish.py` reads."""
+    add = command.add_argument
+    add("--junit", metavar="FILE", help="write the verdict as JUnit XML")
+    add("--summary", metavar="FILE", help="write the verdict as Markdown, for a CI step's summary")
     return command
 
 

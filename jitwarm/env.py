@@ -1,4 +1,4 @@
-"""All environment variables of jitwarm, one typed reader each.
+"""All environment variables that jitwarm reads for itself, one typed reader each.
 
 A value that is not one of the words below is an error.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 
 from jitwarm.errors import UsageError
+
+# The variables of jitwarm's own.
+NAMES = ("JITWARM_JOBS", "JITWARM_STRICT")
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
@@ -20,6 +23,21 @@ def strict() -> bool:
 def jobs() -> int | None:
     """JITWARM_JOBS: compile threads; unset means one a core."""
     return _count("JITWARM_JOBS")
+
+
+def github_actions() -> bool:
+    """GITHUB_ACTIONS: this is a step of GitHub Actions, which reads annotations from its log."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def github_step_summary() -> str:
+    """GITHUB_STEP_SUMMARY: the file that GitHub shows as this step's summary; empty elsewhere."""
+    return os.environ.get("GITHUB_STEP_SUMMARY", "")
+
+
+def snapshot() -> dict[str, str]:
+    """All variables of this process as they are now: `doctor` tells which ones matter."""
+    return dict(os.environ)
 
 
 def _flag(name: str) -> bool:

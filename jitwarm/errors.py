@@ -19,6 +19,7 @@
      |   |- DeviceError            no such device, or a second one in this process
      |   |- WorkerError            a measuring process died
      |   |   `- ArmFailed          a measuring process answered with an error
+     |   |- SideFailed             base or head of a comparison does not run
      |   |- NothingStoredError     compile(key) returned and stored no executor
      |   |- CompilerCrashed        a compiler killed the process that it ran in
      |   |- CompileRefused         a compile after start-up, refused in monitor mode `error`
@@ -136,6 +137,18 @@ class ArmFailed(WorkerError):  # noqa: N818 - named for what happened
         """`trace` is the traceback in the measuring process."""
         super().__init__(message)
         self.trace, self.exit_code = trace, exit_code
+
+
+class SideFailed(RunError):  # noqa: N818 - named for what happened
+    """Base or head of a comparison does not run, or says what cannot be used.
+
+    `side` is `base` or `head`, `problem` what it said.
+    """
+
+    def __init__(self, side: str, problem: str) -> None:
+        """One line: the side and its own words."""
+        self.side, self.problem = side, problem
+        super().__init__(f"{side}: {problem}")
 
 
 class NothingStoredError(RunError, RuntimeError):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -140,6 +141,46 @@ def prove_case(
     return proved, planned
 
 
+def check_cases(
+    cases: Sequence[Case],
+    settings: Settings,
+    steps: int,
+    at_once: int,
+    note: Callable[[str], None],
+) -> list[tuple[Answer | WorkerError, Answer | WorkerError]]:
+    """Plan every rank of each case twice, in processes that have another hash seed and another
+    order of the ranks. The first replays the keys of rank 0, the second those of the other replayed
+    ranks: at most `steps` steps, none for 0.
+
+    Runs `at_once` processes side by side; `note` is told of each case that is done. Raises nothing
+    for a process that failed.
+    """
+    jobs = []
+    for case in cases:
+        first, *others = case.replayed_ranks if steps else (-1,)
+        for seed, ranks, replayed in (
+            (1, case.planned_ranks, (first,)),
+            (2, case.planned_ranks[::-1], tuple(others)),
+        ):
+            job = _job(
+                case, "check", ranks, min(steps, case.traffic.steps), settings, progress=False
+            )
+            jobs.append(msgspec.structs.replace(job, hash_seed=seed, replayed=replayed))
+    left = Counter(job.case.title for job in jobs)
+    lock = threading.Lock()
+
+    def done(job: Job) -> None:
+        with lock:
+            left[job.case.title] -= 1
+            if not left[job.case.title]:
+                finished = sum(not count for count in left.values())
+                note(f"{job.case.title}: planned ({finished} of {len(left)} cases)")
+
+    with _scratch() as scratch:
+        found = _run_all(jobs, Path(scratch) / "caches", Path(scratch), at_once, done)
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
 def warm_case(case: Case, settings: Settings) -> Answer:
     """Plan and warm rank 0 of a case in a process of its own, from empty caches, with one step of
     traffic behind it.
@@ -201,16 +242,22 @@ class _Running:
                 process.kill()
 
 
-def _run_all(jobs: Sequence[Job], cache: Path, scratch: Path) -> list[Answer | WorkerError]:
-    """What became of each job, `SIDE_BY_SIDE` processes at once.
+def _run_all(
+    jobs: Sequence[Job],
+    cache: Path,
+    scratch: Path,
+    at_once: int = SIDE_BY_SIDE,
+    done: Callable[[Job], None] = lambda _: None,
+) -> list[Answer | WorkerError]:
+    """What became of each job, `at_once` processes side by side; `done` is told of each that ended.
 
     Processes are started and awaited by threads, which no signal interrupts. Whatever ends this
     function early, Ctrl-C above all, kills the processes and waits for them.
     """
     running = _Running()
-    pool = ThreadPoolExecutor(SIDE_BY_SIDE)
+    pool = ThreadPoolExecutor(at_once)
     try:
-        futures = [pool.submit(_attempt, job, cache, scratch, running) for job in jobs]
+        futures = [pool.submit(_attempt, job, cache, scratch, running, done) for job in jobs]
         for future in wait(futures, return_when=FIRST_EXCEPTION).done:
             future.result()  # raises what a thread met that is no failure of its process
         return [future.result() for future in futures]
@@ -221,7 +268,9 @@ def _run_all(jobs: Sequence[Job], cache: Path, scratch: Path) -> list[Answer | W
         pool.shutdown(cancel_futures=True)
 
 
-def _attempt(job: Job, cache: Path, scratch: Path, running: _Running) -> Answer | WorkerError:
+def _attempt(
+    job: Job, cache: Path, scratch: Path, running: _Running, done: Callable[[Job], None]
+) -> Answer | WorkerError:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         job_path, reply_path = Path(folder) / "job.json", Path(folder) / "reply.json"
         atomic.write_bytes(job_path, msgspec.json.encode(job))
@@ -230,6 +279,7 @@ def _attempt(job: Job, cache: Path, scratch: Path, running: _Running) -> Answer 
             environment["PYTHONHASHSEED"] = str(job.hash_seed)
         status = running.run([*WORKER, str(job_path), str(reply_path)], environment)
         reply = read_reply(reply_path) if reply_path.exists() else Reply()
+    done(job)
     if reply.failure is not None:
         return ArmFailed(
             f"{job.case.title}: {reply.failure.error}",

@@ -11,7 +11,7 @@ from jitwarm.coverage import Observed
 from jitwarm.findings import Finding
 from jitwarm.plan import Funnel, KernelRow, PlanKey
 from jitwarm.proof.result import Proof
-from jitwarm.record import DeviceRecord, FailedKey, RankPlan
+from jitwarm.record import DeviceRecord, FailedKey, MissRecord, RankPlan
 from jitwarm.scenario import Case
 
 # Arms that warm up, and how deep; `cold` does not warm.
@@ -22,8 +22,9 @@ class Job(msgspec.Struct, frozen=True):
     """One measuring process.
 
     `arm` is `cold`, `compiled`, `loaded` or `disk`, or `plan` (plan every rank of `ranks`, launch
-    nothing), or `prove` (plan and prove every rank, and make some steps). With `replay_keys` no
-    kernel is compiled: every miss gets a null kernel, so that only the needed keys are found.
+    nothing), or `prove` (plan and prove every rank, and make some steps), or `check` (plan every
+    rank, and replay the keys of those in `replayed`). With `replay_keys` no kernel is compiled:
+    every miss gets a null kernel, so that only the needed keys are found.
     `hash_seed` is Python's in that process, None for what the environment says; `key_seconds` are
     seconds a key by kernel, as an earlier run measured them.
     """
@@ -39,6 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     replay_keys: bool = False
     hash_seed: int | None = None
     key_seconds: dict[str, float] = {}
+    replayed: tuple[int, ...] = ()
 
 
 class KeyOutcome(msgspec.Struct, frozen=True):
@@ -95,6 +97,20 @@ class RankProof(msgspec.Struct, frozen=True):
     launches: int
 
 
+class RankReplay(msgspec.Struct, frozen=True):
+    """What the traffic of one rank asked for, without a compiler: launches, the different keys they
+    need, those that are not planned, and keys of unplanned kernels that may be part of one that
+    owns its compile.
+    """
+
+    rank: int
+    steps: int
+    launches: int
+    needed: int
+    misses: tuple[MissRecord, ...]
+    untold: tuple[str, ...]
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What a measuring process found."""
 
@@ -112,6 +128,8 @@ class Answer(msgspec.Struct, frozen=True):
     observed: Observed | None = None
     plans: tuple[RankPlan, ...] = ()
     proofs: tuple[RankProof, ...] = ()
+    ranks: tuple[Warmed, ...] = ()
+    replays: tuple[RankReplay, ...] = ()
 
 
 class Failure(msgspec.Struct, frozen=True):

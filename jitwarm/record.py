@@ -12,6 +12,18 @@ from jitwarm.findings import Finding
 SCHEMA = 1
 
 
+class SourceRecord(msgspec.Struct, frozen=True):
+    """The commit of the repository that the scenario file lies in, when the run began.
+
+    `date` is the commit's own, ISO 8601; `dirty` whether tracked files differed from the commit.
+    All empty where git knows no such repository, and in records of before there was this field.
+    """
+
+    commit: str = ""
+    date: str = ""
+    dirty: bool = False
+
+
 class DeviceRecord(msgspec.Struct, frozen=True):
     """The device that was measured."""
 
@@ -179,6 +191,7 @@ class Result(msgspec.Struct, frozen=True):
     peak_rss_bytes: int
     findings: tuple[Finding, ...]
     checks: tuple[str, ...]
+    source: SourceRecord = SourceRecord()
 
     @property
     def missed(self) -> int:

@@ -28,6 +28,7 @@ from jitwarm import atomic, caches
 from jitwarm.coverage import Observed, digest
 from jitwarm.device import Device, activate
 from jitwarm.errors import CompileRefused, JitwarmError, RunError
+from jitwarm.gate.replay import replay_keys
 from jitwarm.jobs import (
     DEPTH,
     Answer,
@@ -35,6 +36,7 @@ from jitwarm.jobs import (
     Job,
     KeyOutcome,
     RankProof,
+    RankReplay,
     Reply,
     StepTimes,
     Warmed,
@@ -85,6 +87,8 @@ class Work(msgspec.Struct, frozen=True):
 
     plans: tuple[RankPlan, ...] = ()
     proofs: tuple[RankProof, ...] = ()
+    ranks: tuple[Warmed, ...] = ()
+    replays: tuple[RankReplay, ...] = ()
     warmed: Warmed | None = None
     ready_s: float = 0.0
     times: StepTimes | None = None
@@ -100,7 +104,9 @@ def run_job(job: Job) -> Answer:
     before = caches.count()
     device = activate(job.device, job.case.arch)
     import_s = time.perf_counter() - _STARTED
-    do = {"plan": _plan_ranks, "prove": _prove_ranks}.get(job.arm, _replay_arm)
+    do = {"plan": _plan_ranks, "prove": _prove_ranks, "check": _check_ranks}.get(
+        job.arm, _replay_arm
+    )
     work = do(job, device)
     after = caches.count()
     return Answer(
@@ -161,6 +167,21 @@ def _prove_ranks(job: Job, device: Device) -> Work:
         proofs.append(RankProof(rank, proof, len(traffic.batches), sum(launched.values())))
     warmed_all = _of_all(job.ranks, warmed)
     return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed_all)
+
+
+def _check_ranks(job: Job, device: Device) -> Work:
+    """Plans of all ranks with all their keys; some of them also replay theirs."""
+    plans, ranks, replays = [], [], []
+    for rank in job.ranks:
+        model, registry = _build(job, rank, device)
+        plan = make_plan(registry)
+        plans.append(
+            RankPlan(rank, len(plan.items), len(plan.backend_keys), digest(plan.backend_keys))
+        )
+        ranks.append(_warmed(model, plan, warm(plan, enabled=False)))
+        if rank in job.replayed:
+            replays.append(replay_keys(job.case, rank, model, plan, job.steps))
+    return Work(plans=tuple(plans), ranks=tuple(ranks), replays=tuple(replays))
 
 
 def _replay_arm(job: Job, device: Device) -> Work:

@@ -16,9 +16,10 @@ from jitwarm.commands.output import complain, note, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.errors import UsageError, WorkerError
 from jitwarm.harness import Measured, measure
-from jitwarm.record import Result, encode
+from jitwarm.record import Result, SourceRecord, encode
 from jitwarm.report.terminal import result_text
 from jitwarm.scenario import Case, Scenario
+from jitwarm.source import source_of
 from jitwarm.tally import GATE, OK, RUN, USAGE
 
 
@@ -31,13 +32,14 @@ def run(options: argparse.Namespace) -> int:
     def one(scenario: Scenario, case: Case) -> int:
         folder = Path(options.out) / scenario.name / case.folder
         started = datetime.now(UTC).isoformat(timespec="seconds")
+        source = source_of(Path(scenario.path))  # now: nobody promises to leave the files alone
         try:
             measured = measure(case, settings_of(options), note)
         except WorkerError as error:
             if error.exit_code == USAGE:
                 raise  # nothing was measured, so nothing is written
-            return _failed(folder, error)
-        result = assemble(scenario, case, measured, started)
+            return _failed(folder, error, started, source)
+        result = assemble(scenario, case, measured, started, source)
         _write(folder, result, measured)
         show(options, result, result_text(result, str(folder)))
         return _verdict(result, measured)
@@ -61,9 +63,10 @@ def check_writable(folder: Path) -> None:
             raise UsageError(f"{problem}: {place}: {error.strerror}") from error
 
 
-def _failed(folder: Path, error: WorkerError) -> int:
+def _failed(folder: Path, error: WorkerError, started: str, source: SourceRecord) -> int:
     """Report a case without a result; the other cases go on."""
-    report = {"error": str(error), "trace": getattr(error, "trace", "")}
+    trace = getattr(error, "trace", "")
+    report = {"error": str(error), "trace": trace, "started_at": started, "source": source}
     _remove(folder, "result.json", "events*.jsonl")  # of an earlier run that did not fail
     atomic.write_bytes(folder / "failed.json", encode(report))
     complain(f"{error} (more in {folder / 'failed.json'})")

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from jitwarm.tally import BASELINE, GATE, RUN, SEVERITY, worst
+from jitwarm.tally import BASELINE, GATE, RUN, SEVERITY, USAGE, worst
 
 SCHEMA = 1
 
@@ -92,10 +92,11 @@ def conclude(command: str, what: str, compared: int, statements: Iterable[Statem
         code, headline = RUN, f"broken: no {what} were compared"
     else:
         remarks = sum(one.kind != "SAME" for one in ordered)
-        headline = f"ok: {compared} {what} as expected" + (
+        things = what.removesuffix("s") if compared == 1 else what
+        headline = f"ok: {compared} {things} as expected" + (
             f", {remarks} remark{'s' * (remarks != 1)}" if remarks else ""
         )
     return Verdict(SCHEMA, command, code, headline, compared, tuple(ordered))
 
 
-_WORD = {GATE: "failed", BASELINE: "not comparable", RUN: "broken"}
+_WORD = {USAGE: "refused", GATE: "failed", BASELINE: "not comparable", RUN: "broken"}

@@ -1,0 +1,169 @@
+"""`jitwarm compare`: is start-up of head slower than that of base, beyond chance?"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from jitwarm.commands.output import note
+from jitwarm.commands.publish import check_publishable, publish
+from jitwarm.commands.selection import chosen_cases, overrides_of
+from jitwarm.errors import BaselineError, ScenarioError, UsageError
+from jitwarm.gate.calibration import Calibration, read_calibration, why_not
+from jitwarm.gate.compare_case import Compared, Comparison, compare_case
+from jitwarm.gate.pairs import Pairs, Sampler
+from jitwarm.gate.places import Layout, layout
+from jitwarm.gate.rule import POWER
+from jitwarm.gate.sampling import ProcessSampler, Request
+from jitwarm.gate.verdict import Statement, conclude
+from jitwarm.gate.worktrees import (
+    Tree,
+    checked_out,
+    environment,
+    repository_of,
+    scratch_folder,
+    working_tree,
+)
+from jitwarm.report.printable import printable
+from jitwarm.scenario import Case, Scenario
+from jitwarm.scenario_file import load
+from jitwarm.tally import BASELINE, OK
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Compare the chosen cases and publish one verdict."""
+    return compare_with(options, ProcessSampler)
+
+
+def compare_with(options: argparse.Namespace, sampler_of: Callable[[Request], Sampler]) -> int:
+    """`compare`, with samples from where `sampler_of` says."""
+    check_publishable(options)
+    calibration = read_calibration(Path(options.calibration)) if options.calibration else None
+    statements: list[Statement] = []
+    compared = 0
+    try:
+        # Closed here, so that worktrees are gone also if what is said cannot be written.
+        with contextlib.closing(_compared(options, sampler_of)) as every:
+            for found in every:
+                said = [found.statement]
+                if found.pairs is not None:
+                    compared += len(found.pairs.base)
+                    if calibration is not None:
+                        said = list(_with_power(calibration, found.statement, found.pairs))
+                statements += said
+                if not options.json and said[0].kind == "SAME":
+                    # The verdict shows what is not as expected; here is what is.
+                    lines = [said[0].line, *(f"    {line}" for line in said[0].details)]
+                    print("\n".join(map(printable, lines)) + "\n", flush=True)
+    except BaselineError as error:
+        statements.append(Statement("NOT-COMPARABLE", BASELINE, options.scenario, str(error)))
+    return publish(options, conclude("compare", "pairs", compared, statements))
+
+
+def _compared(
+    options: argparse.Namespace, sampler_of: Callable[[Request], Sampler]
+) -> Generator[Compared]:
+    scenario = Path(options.scenario)
+    repository = repository_of(scenario if scenario.is_dir() else scenario.parent)
+    place = layout(repository, scenario, environment().get("PYTHONPATH", ""))
+    with scratch_folder() as scratch, contextlib.ExitStack() as stack:
+        if options.head is None:
+            head = working_tree(repository)
+        else:
+            head = stack.enter_context(checked_out(repository, options.head, scratch / "head"))
+        chosen = _cases(options, place, head)
+        base = stack.enter_context(checked_out(repository, options.base, scratch / "base"))
+        for loaded, case in chosen:
+            what = Comparison(
+                scenario=case.name,
+                case=case.label,
+                file=os.path.normpath(place.here / loaded.path),
+                repository=repository,
+                trees={"base": base, "head": head},
+                pairs=options.pairs,
+                effect=options.effect,
+            )
+            missing = _missing(options, place, base, loaded, case)
+            if missing:
+                text = f"base ({base.title}) {missing}"
+                yield Compared(what.statement("NOT-COMPARABLE", BASELINE, text))
+                continue
+            arguments = _arguments(options, loaded, case)
+            request = Request(what.roots, place, loaded.path, arguments, scratch)
+            yield compare_case(what, sampler_of(request), note)
+
+
+def _cases(
+    options: argparse.Namespace, place: Layout, head: Tree
+) -> Sequence[tuple[Scenario, Case]]:
+    """The cases as head has them, found from where its processes will stand."""
+    folder = place.folder(head.folder)
+    if not folder.is_dir():
+        raise UsageError(f"head ({head.title}) has no folder {place.here}")
+    options.scenario = place.scenario
+    with contextlib.chdir(folder):
+        return chosen_cases(options)
+
+
+def _missing(
+    options: argparse.Namespace, place: Layout, base: Tree, scenario: Scenario, case: Case
+) -> str:
+    """What base lacks of a case, empty if it has it."""
+    path = place.folder(base.folder) / scenario.path
+    if not path.is_file():
+        return f"has no {scenario.path}, so there is nothing to compare with"
+    try:
+        others = load(path, overrides_of(options), case.arch).cases
+    except ScenarioError as error:
+        return f"has another {scenario.path}: {error.path}: {error.problem}"
+    if any(other.axes == case.axes for other in others):
+        return ""
+    return f"has no case {case.label or 'without a matrix'} in {scenario.path}"
+
+
+def _arguments(options: argparse.Namespace, scenario: Scenario, case: Case) -> tuple[str, ...]:
+    """What `jitwarm warm` is told on both sides, beside the scenario."""
+    arguments = [f"--device={options.device}"]
+    if options.jobs is not None:
+        arguments.append(f"--jobs={options.jobs}")
+    arguments += [f"--set={assignment}" for assignment in options.set or ()]
+    if len(scenario.cases) > 1:
+        selector = ",".join(f"{name}={value}" for name, value in case.axes.items())
+        if not scenario.matches(selector) or scenario.select((selector,)) != (case,):
+            raise UsageError(f"{case.title}: no --case can name this case alone")
+        arguments.append(f"--case={selector}")
+    return tuple(arguments)
+
+
+def _with_power(calibration: Calibration, about: Statement, pairs: Pairs) -> Iterator[Statement]:
+    """The statement with what the calibration of this machine says about it, or with a remark
+    behind it: why that says nothing. Neither changes the exit code.
+    """
+    count = len(pairs.base)
+    row = calibration.row(count)
+    differences = why_not(calibration, pairs.first_base)
+    if row is None:
+        differences.append(f"it has no row for {count} pairs or fewer")
+    if differences or row is None:
+        yield about
+        yield Statement(
+            "NOT-COMPARABLE",
+            OK,
+            about.scenario,
+            f"the calibration says nothing here: {differences[0]}",
+            case=about.case,
+            details=tuple(differences),
+            advice="make power records a calibration of this machine",
+        )
+        return
+    power = (
+        f"calibrated: {row.pairs} pairs find +{row.smallest_found:.1%} with {POWER:.0%} power, "
+        f"{row.false_alarms:.1%} false alarms, a pair spread by {calibration.pair_spread:.1%} "
+        f"({calibration.scenario}, {calibration.recorded_at[:10]})"
+    )
+    yield msgspec.structs.replace(about, details=(*about.details, power))

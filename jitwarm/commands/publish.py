@@ -1,0 +1,75 @@
+"""Publish a verdict: on the terminal, as JSON, in files for CI, and beside the changed lines."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from jitwarm import atomic, env
+from jitwarm.commands.output import complain, show
+from jitwarm.errors import UsageError
+from jitwarm.gate.verdict import Verdict
+from jitwarm.report.annotations import github_annotations
+from jitwarm.report.junit import verdict_junit
+from jitwarm.report.verdict import verdict_text
+from jitwarm.report.verdict_markdown import verdict_markdown
+from jitwarm.tally import RUN, worst
+
+
+def check_publishable(options: argparse.Namespace) -> None:
+    """Refuse files of `--junit` and `--summary` that cannot be written, before anything is
+    measured. Raises `UsageError`.
+    """
+    for option in ("junit", "summary"):
+        name = getattr(options, option)
+        if name is not None:
+            check_writable_file(option, Path(name))
+
+
+def check_writable_file(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written because of its folder. Raises `UsageError`."""
+    problem = f"--{option}: {path} cannot be written"
+    if path.is_dir():
+        raise UsageError(f"{problem}: it is a folder")
+    place = path.absolute().parent
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):  # tells more than permissions do
+            pass
+    except OSError as error:
+        raise UsageError(f"{problem}: {place}: {error.strerror}") from error
+
+
+def publish(options: argparse.Namespace, verdict: Verdict) -> int:
+    """Say it everywhere that `options` (`json`, `junit`, `summary`) and the environment ask for.
+
+    Returns the exit code: the verdict's, or that of a failed run where a file could not be
+    written. stdout has the text or, with `--json`, the verdict as one line.
+    """
+    code = verdict.code
+    try:
+        if options.junit is not None:
+            atomic.write_bytes(Path(options.junit), verdict_junit(verdict))
+        if options.summary is not None:
+            _write_summary(options.summary, verdict_markdown(verdict).encode())
+    except OSError as error:
+        complain(f"the verdict could not be written: {error}")
+        code = worst((code, RUN))
+    show(options, verdict, verdict_text(verdict))
+    if env.github_actions():
+        for line in github_annotations(verdict):
+            print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
+    return code
+
+
+def _write_summary(name: str, text: bytes) -> None:
+    """A whole file; but the one that GitHub gives a step is shared by all commands of the step."""
+    path = Path(name)
+    if name == env.github_step_summary():
+        with path.open("ab") as file:
+            file.write(text)
+    else:
+        atomic.write_bytes(path, text)

@@ -1,0 +1,64 @@
+"""What a replay by keys shows: traffic that needs keys which nobody planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from jitwarm.gate.judge_counts import Place
+from jitwarm.gate.ranks import ranks_text
+from jitwarm.gate.verdict import Statement
+from jitwarm.gate.words import many
+from jitwarm.jobs import RankReplay
+from jitwarm.planned import path_of
+from jitwarm.record import MissRecord
+from jitwarm.tally import GATE, OK, RUN
+
+
+def judge_replays(
+    place: Place, replays: Iterable[RankReplay], names: Mapping[str, str]
+) -> Iterator[Statement]:
+    """A statement for each kernel that misses keys, and for each rank that launched nothing.
+
+    `names` are kernels by the path of their function: one that is no longer registered is in no
+    plan.
+    """
+    misses: dict[str, list[MissRecord]] = {}
+    untold: dict[str, None] = {}
+    for one in sorted(replays, key=lambda replay: replay.rank):
+        if not one.launches:
+            what = f"rank {one.rank} launched nothing in {many(one.steps, 'step')}"
+            yield place.say("RUN-FAILED", RUN, f"{what}: no miss there shows nothing")
+        for miss in one.misses:
+            misses.setdefault(names.get(path_of(miss.key), miss.kernel), []).append(miss)
+        untold |= dict.fromkeys(one.untold)
+    for kernel, found in sorted(misses.items()):
+        yield _missed(place, kernel, found)
+    if untold:
+        text = (
+            f"{many(len(untold), 'key')} may be launched inside of a kernel that owns its compile: "
+            "jitwarm run judges them"
+        )
+        yield place.say("MISS", OK, text, details=sorted(untold))
+
+
+def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
+    where: dict[str, list[int]] = {}
+    first: dict[str, MissRecord] = {}
+    for miss in found:
+        where.setdefault(miss.key, []).append(miss.rank)
+        first.setdefault(miss.key, miss)
+    why = list(
+        dict.fromkeys(one.finding.message.removeprefix(f"{one.kernel}: ") for one in first.values())
+    )
+    more = f" (and {len(why) - 1} more reasons)" if len(why) > 1 else ""
+    advice = next((one.finding.advice for one in found if one.finding.advice), "")
+    statement = place.say(
+        "MISS",
+        GATE,
+        f"traffic needs {many(len(where), 'key')} that nobody planned: {why[0]}{more}",
+        kernel,
+        [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items())],
+    )
+    return msgspec.structs.replace(statement, advice=f"{kernel}: {advice}" if advice else "")

@@ -1,0 +1,1 @@
+"""The dashboard: one HTML file that opens without a network (docs/report.md)."""

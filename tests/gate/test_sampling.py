@@ -1,0 +1,99 @@
+"""One start-up of one side, in real processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine_repository import BURN, make, write
+from jitwarm.errors import SideFailed
+from jitwarm.gate.places import layout
+from jitwarm.gate.sampling import ProcessSampler, Request
+
+
+@pytest.fixture
+def sampler(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not p.startswith(str(tmp_path))])
+    root = make(tmp_path / "an engine", **{"-s.toml": "x"})
+    monkeypatch.chdir(root)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+
+    def of(scenario="scenario.toml", *arguments, python_path=""):
+        place = layout(root, Path(scenario), python_path)
+        roots = {"base": root, "head": root}
+        made = ProcessSampler(Request(roots, place, place.scenario, arguments, scratch))
+        made.root, made.scratch = root, scratch
+        return made
+
+    return of
+
+
+def test_each_run_starts_from_empty_caches_and_leaves_nothing(sampler):
+    made = sampler()
+    for index in (0, 1):
+        found = made.sample("base", index)
+        assert found.versions["files in caches"] == "0"
+        assert found.keys == {"K": ("a", "b")}
+        assert found.modules == ()
+    assert list(made.scratch.iterdir()) == []
+
+
+def test_the_first_run_of_a_side_is_watched(sampler):
+    made = sampler()
+    modules = {Path(m) for m in made.sample("head", -1).modules}
+    assert {made.root / "model.py", made.root / "jitwarm/__main__.py"} <= modules
+    assert made.root / "jitwarm/__init__.py" in modules
+    assert list(made.scratch.iterdir()) == []
+
+
+def test_a_watched_process_still_has_the_users_sitecustomize(sampler, tmp_path):
+    write(tmp_path, {"own/sitecustomize.py": "import json\n"})
+    made = sampler(python_path=str(tmp_path / "own"))
+    assert str(tmp_path / "own/sitecustomize.py") in made.sample("head", -1).modules
+
+
+def test_processor_time_is_that_of_every_process_below(sampler):
+    made = sampler()
+    write(
+        made.root,
+        {"act.py": f"import subprocess\nsubprocess.run([sys.executable, '-c', {BURN!r}])"},
+    )
+    found = made.sample("base", 0)
+    assert found.cpu_s > 0.3
+    assert found.other_cpu_s == found.cpu_s - found.warm_cpu_s
+
+
+def test_what_a_side_is_asked(sampler):
+    made = sampler("-s.toml", "--device=stub", "--set=a=b")
+    write(made.root, {"act.py": "record['case'] = {'argv': sys.argv[1:], 'cwd': str(here)}"})
+    found = made.sample("base", 0)
+    assert found.case == {
+        "argv": ["warm", "./-s.toml", "--json", "--device=stub", "--set=a=b"],
+        "cwd": str(made.root),
+    }
+
+
+@pytest.mark.parametrize(
+    ("act", "problem"),
+    [
+        ("print('jitwarm: no such model', file=sys.stderr); sys.exit(2)",
+         "ended with status 2: no such model"),
+        ("raise ValueError('x')", "ended with status 1: .*ValueError: x"),
+        ("os.kill(os.getpid(), 9)", "ended by signal 9: no word why"),
+        ("print('{\"failed\": [{\"kernel\": \"K\", \"error\": \"too\\\\nlarge\"}]}'); sys.exit(3)",
+         "ended with status 3: K: too large"),
+        ("sys.exit(0)", "printed 0 lines, not one record"),
+        ("print('loading')", "printed 2 lines, not one record"),
+        ("record.clear()", "printed another record: Object missing required field `case`"),
+        ("record['keys'] = 3", r"another record: Expected `array`, got `int` - at `\$.keys`"),
+    ],
+)  # fmt: skip
+def test_a_side_that_does_not_run_says_why(sampler, act, problem):
+    made = sampler()
+    write(made.root, {"act.py": act})
+    with pytest.raises(SideFailed, match=f"head: jitwarm warm.* {problem}"):
+        made.sample("head", 3)
+    assert list(made.scratch.iterdir()) == []

@@ -1,0 +1,191 @@
+"""Reading results: everything below a folder, once, or a line that says why not."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from jitwarm.history.cases import MOST_RUNS, case_histories
+from jitwarm.history.records import read_records
+from jitwarm.record import SourceRecord, encode
+from made_history import COMMITS, FAILED, base, commit, events, replace, result, write_records
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "out" / "deepseek-v3.2-dcp" / "dcp-2_arch-sm90"
+    place.mkdir(parents=True)
+    return place
+
+
+def test_a_tree_of_commits_is_one_case_in_order_of_commits(tmp_path):
+    write_records(tmp_path / "history")
+    records = read_records([tmp_path / "history"])
+    (history,), orphans = case_histories(records)
+    assert [run.commit for run in history.runs] == [commit(n) for n in range(COMMITS)]
+    assert [run.label for run in history.runs][-1] == f"{commit(11)[:8]}+"
+    assert history.title == "deepseek-v3.2-dcp dcp=2 arch=sm90"
+    assert history.latest.result.source.commit == commit(11)
+    assert history.failed_last is None
+    assert [n for n, one in enumerate(history.measured) if one.path.name == "failed.json"] == [
+        FAILED
+    ]
+    assert (orphans, records.problems, records.copies) == ([], [], 0)
+
+
+def test_the_order_is_of_commit_dates_and_then_of_starts(folder):
+    for name, number, started in (("a", 3, "07"), ("b", 3, "06"), ("c", 1, "09")):
+        made = replace(result(number), started_at=f"2026-12-{started}T00:00:00Z")
+        (folder / f"{name}.json").write_bytes(encode(made))
+    records = read_records([folder / f"{name}.json" for name in "abc"])
+    ((history,), _) = case_histories(records)
+    assert [one.path.stem for one in history.measured] == ["c", "b", "a"]
+
+
+def test_zones_do_not_mix_up_the_order(folder):
+    early = SourceRecord("a" * 40, "2026-11-10T01:00:00+02:00")
+    late = SourceRecord("b" * 40, "2026-11-10T00:00:00+00:00")
+    for name, source in (("late", late), ("early", early)):
+        (folder / f"{name}.json").write_bytes(encode(replace(base(), source=source)))
+    records = read_records([folder / "late.json", folder / "early.json"])
+    ((history,), _) = case_histories(records)
+    assert [run.commit[0] for run in history.runs] == ["a", "b"]
+
+
+def test_a_record_of_before_there_was_a_source_is_read_and_dated_by_its_start(folder):
+    data = json.loads(encode(base()))
+    del data["source"]
+    (folder / "result.json").write_text(json.dumps(data))
+    ((history,), _) = case_histories(read_records([folder]))
+    assert history.latest.result.source == SourceRecord()
+    assert [run.label for run in history.runs] == ["no commit"]
+
+
+def test_a_copy_is_read_once(tmp_path):
+    write_records(tmp_path / "a")
+    write_records(tmp_path / "b")
+    records = read_records([tmp_path / "a", tmp_path / "b"])
+    assert len(records.results) == COMMITS - 1
+    assert (len(records.failed), records.copies) == (1, COMMITS)
+
+
+def test_worker_time_of_the_warm_up_comes_from_the_events_of_the_timed_rank(folder):
+    (folder / "result.json").write_bytes(encode(base()))
+    assert read_records([folder]).results[0].warm_ms is None
+    (folder / "events.rank1.jsonl").write_bytes(events())
+    assert read_records([folder]).results[0].warm_ms is None
+    (folder / "events.rank0.jsonl").write_bytes(events())
+    found = read_records([folder]).results[0].warm_ms
+    assert found == {"compile": 369.0, "disk_hit": 0, "load": 55.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "problem"),
+    [
+        ("result.json", b"", "is empty, and no result of jitwarm"),
+        ("result.json", b'{"schema": 1, "scen', "is damaged or no JSON ("),
+        ("result.json", b'{"schema": 2}', "is a result of schema 2, this jitwarm reads up to 1"),
+        ("result.json", b'{"version": 2}', "is no result of jitwarm: it has no schema number"),
+        ("failed.json", b"[1]", "is no failed case of jitwarm: Expected `object`"),
+        ("failed.json", b"{", "is no failed case of jitwarm: Input data was truncated"),
+        ("failed.json", b'{"error": "x", "started_at": "soon"}', "is no result of jitwarm: start"),
+    ],
+)
+def test_what_cannot_be_read_is_a_problem_with_its_path(folder, name, data, problem):
+    (folder / name).write_bytes(data)
+    records = read_records([folder])
+    (found,) = records.problems
+    assert str(found).startswith(f"{folder / name}: {problem}")
+    assert "\n" not in str(found)
+    assert (records.results, records.failed) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-99-01", "9999-12-31T23:59:59-23:59"])
+def test_a_start_that_is_no_time(folder, text):
+    (folder / "result.json").write_bytes(encode(replace(base(), started_at=text)))
+    (found,) = read_records([folder]).problems
+    assert "started_at" in str(found)
+
+
+def test_damaged_events_are_a_problem_of_their_own(folder):
+    (folder / "result.json").write_bytes(encode(base()))
+    (folder / "events.jsonl").write_bytes(b'{"kind": "compile"\n')
+    records = read_records([folder])
+    assert [one.warm_ms for one in records.results] == [None]
+    (found,) = records.problems
+    assert str(found).startswith(f"{folder / 'events.jsonl'}: is damaged, or no events")
+
+
+def test_a_path_that_is_not_there(tmp_path):
+    (found,) = read_records([tmp_path / "none"]).problems
+    assert str(found) == f"{tmp_path / 'none'}: there is no such result"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_folder_that_cannot_be_read_is_a_problem(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0)
+    assert len(read_records([tmp_path]).problems) == 1
+
+
+def test_other_files_are_nobodys_business(folder):
+    (folder / "notes.json").write_text("{")
+    (folder / "events.jsonl").write_text("{")
+    records = read_records([folder.parent.parent])
+    assert (records.results, records.failed, records.problems) == ([], [], [])
+
+
+def test_failures_without_any_result_are_told(folder):
+    (folder / "failed.json").write_bytes(encode({"error": "out of memory", "trace": "t"}))
+    histories, (orphan,) = case_histories(read_records([folder]))
+    assert histories == []
+    assert (orphan.scenario, orphan.folder) == ("deepseek-v3.2-dcp", "dcp-2_arch-sm90")
+
+
+def test_a_failure_of_no_known_time_is_the_newest(tmp_path):
+    write_records(tmp_path)
+    place = tmp_path / "now" / "deepseek-v3.2-dcp" / "dcp-2_arch-sm90"
+    place.mkdir(parents=True)
+    (place / "failed.json").write_bytes(encode({"error": "out of memory", "trace": ""}))
+    ((history,), _) = case_histories(read_records([tmp_path]))
+    assert history.failed_last is not None
+    assert history.failed_last.record.error == "out of memory"
+    assert history.latest.result.source.commit == commit(11)
+
+
+def test_devices_are_kept_apart(folder):
+    (folder / "a.json").write_bytes(encode(base()))
+    (folder / "b.json").write_bytes(encode(result(1)))
+    histories, _ = case_histories(read_records([folder / "a.json", folder / "b.json"]))
+    assert sorted(one.device.kind for one in histories) == ["cuda", "stub"]
+
+
+def test_a_case_that_was_asked_otherwise_begins_a_stretch(folder):
+    changed = replace(
+        result(1), case=base().case | {"scheduler": {"max_num_seqs": 512}}, kernels=()
+    )
+    for name, made in (("a", result(0)), ("b", changed)):
+        (folder / f"{name}.json").write_bytes(encode(made))
+    ((history,), _) = case_histories(read_records([folder / "a.json", folder / "b.json"]))
+    by_name = {series.metric.name: series for series in history.series}
+    assert [point.stretch for point in by_name["binaries"].points] == [0, 1]
+
+
+def test_samples_give_a_range(tmp_path):
+    write_records(tmp_path)
+    ((history,), _) = case_histories(read_records([tmp_path]))
+    by_name = {series.metric.name: series for series in history.series}
+    point = by_name["ready_s@loaded"].points[0]
+    samples = result(0).arms["loaded"].raw["ready_s"]
+    assert (point.low, point.high) == (min(samples), max(samples))
+
+
+def test_only_the_newest_runs_are_kept(folder):
+    for number in range(MOST_RUNS + 5):
+        hour = f"{number // 24 + 1:02}T{number % 24:02}"
+        made = replace(base(), started_at=f"2026-10-{hour}:00:00+00:00")
+        (folder / f"{number}.json").write_bytes(encode(made))
+    ((history,), _) = case_histories(read_records(folder / f"{n}.json" for n in range(205)))
+    assert (len(history.runs), history.older) == (MOST_RUNS, 5)
+    assert history.measured[0].path.stem == "5"

@@ -1,0 +1,113 @@
+"""A verdict is said everywhere it was asked for, and a file that cannot be written is no pass."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from jitwarm.commands.publish import check_publishable, publish
+from jitwarm.errors import UsageError
+from jitwarm.gate.verdict import Statement, conclude
+
+FAILED = conclude(
+    "check", "kernels", 2, [Statement("KEYS", 1, "s", "+6 keys", "", "K", file="s.toml")]
+)
+PASSED = conclude("check", "kernels", 2, [Statement("SAME", 0, "s", "as expected", "", "K")])
+
+
+@pytest.fixture(autouse=True)
+def _no_github(monkeypatch):
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def options(*, json=False, junit=None, summary=None):
+    return argparse.Namespace(json=json, junit=junit, summary=summary)
+
+
+def test_text_and_nothing_else(capsys):
+    assert publish(options(), FAILED) == 1
+    assert capsys.readouterr() == ("failed: s K: +6 keys\n\nKEYS s K: +6 keys\n\n", "")
+    assert publish(options(), PASSED) == 0
+
+
+def test_json_is_the_verdict_in_one_line(capsys):
+    assert publish(options(json=True), FAILED) == 1
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err) == (1, "")
+    assert json.loads(out) == {
+        "schema": 1,
+        "command": "check",
+        "code": 1,
+        "headline": "failed: s K: +6 keys",
+        "compared": 2,
+        "statements": [
+            {"kind": "KEYS", "code": 1, "scenario": "s", "text": "+6 keys", "kernel": "K",
+             "file": "s.toml"}
+        ],
+    }  # fmt: skip
+
+
+def test_annotations_only_in_github_actions(capsys, monkeypatch):
+    line = "::error file=s.toml,title=jitwarm check%3A KEYS s K::s K: +6 keys\n"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    publish(options(), FAILED)
+    out, err = capsys.readouterr()
+    assert (out.endswith(line), err) == (True, "")
+    publish(options(json=True), FAILED)
+    out, err = capsys.readouterr()
+    assert ("::" in out, err) == (False, line)
+    publish(options(), PASSED)
+    assert "::" not in capsys.readouterr().out
+    monkeypatch.setenv("GITHUB_ACTIONS", "false")
+    publish(options(), FAILED)
+    assert "::" not in capsys.readouterr().out
+
+
+def test_files(tmp_path, capsys):
+    junit, summary = tmp_path / "new" / "j.xml", tmp_path / "s.md"
+    summary.write_text("old")
+    assert publish(options(junit=str(junit), summary=str(summary)), FAILED) == 1
+    assert ET.parse(junit).getroot().get("failures") == "1"
+    assert summary.read_text().startswith("**failed: s K: +6 keys**\n")
+
+
+def test_the_summary_of_a_step_is_shared(tmp_path, capsys, monkeypatch):
+    summary = tmp_path / "s.md"
+    summary.write_text("earlier\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    publish(options(summary=str(summary)), FAILED)
+    publish(options(summary=str(summary)), PASSED)
+    lines = summary.read_text().splitlines()
+    assert lines[0] == "earlier"
+    assert lines[1] == "**failed: s K: +6 keys**"
+    assert lines[-1] == "**ok: 2 kernels as expected**"
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(PASSED, 3), (FAILED, 3)])
+def test_a_file_that_cannot_be_written_is_a_failed_run(tmp_path, capsys, verdict, code):
+    (tmp_path / "file").write_text("")
+    wanted = options(summary=str(tmp_path / "file" / "s.md"))
+    assert publish(wanted, verdict) == code
+    out, err = capsys.readouterr()
+    assert out.startswith(verdict.headline)
+    assert err.startswith("jitwarm: the verdict could not be written: ")
+
+
+def test_files_are_looked_at_before_anything_is_measured(tmp_path):
+    (tmp_path / "file").write_text("")
+    check_publishable(options())
+    check_publishable(options(junit=str(tmp_path / "a" / "b" / "j.xml")))
+    assert not (tmp_path / "a").exists()
+    for wanted, text in (
+        (
+            options(junit=str(tmp_path / "file" / "j.xml")),
+            "--junit: .*file/j.xml cannot be written",
+        ),
+        (options(summary=str(tmp_path)), "--summary: .* cannot be written: it is a folder"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            check_publishable(wanted)
