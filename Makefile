@@ -10,7 +10,7 @@ SCENARIO ?= scenarios/
 # The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup run test test-highest test-lowest numerics faults oracle power check format bench report clean
+.PHONY: setup run test test-highest test-lowest numerics faults oracle expected power check format bench report clean
 
 setup: $(VENV)/ready
 
@@ -52,6 +52,10 @@ oracle: setup
 # Every known fault is found, and its twin is silent: one table.
 faults: setup
 	$(BIN)/jitwarm faults tests/faults
+
+# The quick cases against their reviewed keys and counts: what a pull request runs.
+expected: setup
+	$(BIN)/jitwarm check $(SCENARIO) --quick
 
 # How good `jitwarm compare` is on this machine: 20 minutes alone on 2 cores; nothing else may run.
 power: setup
