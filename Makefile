@@ -10,7 +10,7 @@ SCENARIO ?= scenarios/
 # The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup run test test-highest test-lowest numerics faults oracle expected power check format bench report clean
+.PHONY: setup run test test-highest test-lowest numerics faults oracle expected power doctor check format bench report clean
 
 setup: $(VENV)/ready
 
@@ -60,6 +60,9 @@ expected: setup
 # How good `jitwarm compare` is on this machine: 20 minutes alone on 2 cores; nothing else may run.
 power: setup
 	$(BIN)/python -m measurements.power
+
+doctor: setup
+	$(BIN)/jitwarm doctor
 
 check: setup
 	$(BIN)/ruff check

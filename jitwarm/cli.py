@@ -1,7 +1,7 @@
 """The command line: its options, and what becomes of errors.
 
 Data on stdout, notes and progress on stderr; exit codes 0 ok, 1 gate failed, 2 usage, 3 the run
-failed.
+failed, 4 nothing to compare with.
 """
 
 from __future__ import annotations
