@@ -106,7 +106,7 @@ def _not_comparable(what: Comparison, pairs: Pairs) -> Statement | None:
         return what.statement(
             "NOT-COMPARABLE",
             BASELINE,
-            f"{' and '.join(idle)} imported no file of the repository, only what is installed",
+            f"{' and '.join(idle)} imported no file of the repository, only code from elsewhere",
             advice="compare where the code is imported from the repository: from its root, or with "
             "its source folder on PYTHONPATH",
         )

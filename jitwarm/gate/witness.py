@@ -20,7 +20,10 @@ import_name = "sitecustomize"
 
 def _write(folder: Path) -> None:
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    names = sorted({os.path.realpath(name) for name in files if isinstance(name, str)})
+    # Objects that pose as modules may have no real file: torch has a "_ops.py" of that kind, which
+    # must not count as one of the current folder.
+    named = [file for file in files if isinstance(file, str) and Path(file).is_absolute()]
+    names = sorted({os.path.realpath(file) for file in named})
     with contextlib.suppress(OSError):
         (folder / f"{os.getpid()}.json").write_text(json.dumps(names))
 

@@ -221,7 +221,7 @@ def test_code_that_is_not_in_the_repository_is_not_compared(compare, tmp_path, m
     verdict, _ = compare(plain, code=4)
     (said,) = verdict["statements"]
     assert said["text"] == (
-        "base and head imported no file of the repository, only what is installed"
+        "base and head imported no file of the repository, only code from elsewhere"
     )
 
 

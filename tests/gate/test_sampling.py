@@ -55,6 +55,14 @@ def test_a_watched_process_still_has_the_users_sitecustomize(sampler, tmp_path):
     assert str(tmp_path / "own/sitecustomize.py") in made.sample("head", -1).modules
 
 
+def test_what_only_poses_as_a_module_has_no_file_here(sampler):
+    made = sampler()
+    act = "posing = type(sys)('_ops')\nposing.__file__ = '_ops.py'\nsys.modules['_ops'] = posing\n"
+    write(made.root, {"act.py": act})
+    own = [m for m in made.sample("head", -1).modules if m.startswith(str(made.root))]
+    assert [Path(m).name for m in own] == ["__init__.py", "__main__.py", "model.py"]
+
+
 def test_processor_time_is_that_of_every_process_below(sampler):
     made = sampler()
     write(
