@@ -64,3 +64,18 @@ def test_public_names_are_loaded_on_first_use(fresh_process):
         "__version__ str",
         "module 'jitwarm' has no attribute 'Nothing'",
     ]
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "warm", "check", "scenarios"])
+def test_a_command_brings_in_neither_numpy_nor_the_other_commands(fresh_process, command):
+    """What `compare` measures is `warm`: it must not get slower with each command that is added."""
+    text = (
+        f"import sys, jitwarm.cli\njitwarm.cli._parser(['{command}'])\n"
+        "print(sorted(n.removeprefix('jitwarm.commands.') for n in sys.modules\n"
+        "             if n.startswith('jitwarm.commands.')), 'numpy' in sys.modules)"
+    )
+    shared = {"options", "output", "publish", "selection"}
+    own = {"plan" if command == "warm" else command}
+    names, numpy = fresh_process(text).rsplit(" ", 1)
+    assert set(json.loads(names.replace("'", '"'))) <= shared | own
+    assert numpy == "False\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.commands.options import choice_options, gate_options, positive, scenario_options
 from jitwarm.commands.output import note
 from jitwarm.commands.publish import check_publishable, check_writable_file, publish
 from jitwarm.commands.selection import chosen_cases, settings_of
@@ -60,6 +61,21 @@ class _File:
         """The cases of the file that the scenario no longer has."""
         known = {case_name(case.label) for case in self.scenario.cases}
         return [name for name in (self.stored.cases if self.stored else ()) if name not in known]
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Which cases, what is expected, what is looked at, and where the verdict goes."""
+    scenario_options(command)
+    choice_options(command)
+    add = command.add_argument
+    add("--expected", metavar="DIR", help="default: reports/expected of the scenario's project")
+    add("--update", action="store_true", help="make what is planned now the expectation")
+    add("--no-replay", action="store_true", help="plans only: do not look for keys that miss")
+    add("--steps", type=positive, help=f"steps of the replay (default: at most {STEPS})")
+    # Keys are the same with and without a GPU; so every machine checks every architecture.
+    add("--device", choices=("stub", "cuda", "auto"), default="stub", help="default stub: no GPU")
+    add("--jobs", type=positive, help="processes at once (default: one a core, at most 8)")
+    gate_options(command)
 
 
 def check(options: argparse.Namespace) -> int:

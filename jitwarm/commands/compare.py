@@ -10,6 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.commands.options import (
+    choice_options,
+    device_options,
+    gate_options,
+    scenario_options,
+)
 from jitwarm.commands.output import note
 from jitwarm.commands.publish import check_publishable, publish
 from jitwarm.commands.selection import chosen_cases, overrides_of
@@ -18,7 +24,7 @@ from jitwarm.gate.calibration import Calibration, read_calibration, why_not
 from jitwarm.gate.compare_case import Compared, Comparison, compare_case
 from jitwarm.gate.pairs import Pairs, Sampler
 from jitwarm.gate.places import Layout, layout
-from jitwarm.gate.rule import POWER
+from jitwarm.gate.rule import EFFECT, LEAST_PAIRS, PAIRS, POWER
 from jitwarm.gate.sampling import ProcessSampler, Request
 from jitwarm.gate.verdict import Statement, conclude
 from jitwarm.gate.worktrees import (
@@ -33,6 +39,36 @@ from jitwarm.report.printable import printable
 from jitwarm.scenario import Case, Scenario
 from jitwarm.scenario_file import load
 from jitwarm.tally import BASELINE, OK
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The two revisions, how many pairs for which effect, which cases, where the verdict goes."""
+    scenario_options(command)
+    add = command.add_argument
+    add("--base", required=True, metavar="REV", help="the commit, branch or tag to compare with")
+    add("--head", metavar="REV", help="what is compared (default: the working tree as it is)")
+    add("--pairs", type=_pairs, default=PAIRS, help=f"runs of each side, even (default {PAIRS})")
+    effect = f"the slowdown that must be found (default {EFFECT:.2f}: 10 %%)"
+    add("--effect", type=_effect, default=EFFECT, metavar="SHARE", help=effect)
+    add("--calibration", metavar="FILE", help="what make power wrote on this machine: its power")
+    choice_options(command)
+    device_options(command)
+    gate_options(command)
+
+
+def _pairs(text: str) -> int:
+    value = int(text)
+    if value < LEAST_PAIRS or value % 2:
+        problem = f"expected an even number of at least {LEAST_PAIRS}, got {text}"
+        raise argparse.ArgumentTypeError(problem)
+    return value
+
+
+def _effect(text: str) -> float:
+    value = float(text)
+    if not 0.01 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0.01 to 1, as 0.10, got {text}")
+    return value
 
 
 def compare(options: argparse.Namespace) -> int:

@@ -10,6 +10,11 @@ from jitwarm.report.doctor import doctor_text
 from jitwarm.tally import OK, RUN
 
 
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The form of the answer."""
+    command.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Tell it; `RUN` if something is wrong."""
     note("doctor: imports every compiler and compiles a kernel, some seconds")

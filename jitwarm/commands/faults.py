@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from jitwarm.commands.options import positive
 from jitwarm.faults.run import run_faults
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The files, and processes at once."""
+    add = command.add_argument
+    add("files", nargs="+", metavar="FILE", help="a fault file, or a folder of them")
+    add("--jobs", type=positive, help="processes at once")
+    add("--json", action="store_true", help="one JSON object a line on stdout")
 
 
 def faults(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from jitwarm.commands.options import case_options
 from jitwarm.commands.output import show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import Settings, plan_case, warm_case
@@ -12,6 +13,11 @@ from jitwarm.jobs import Answer
 from jitwarm.report.plan import plan_record, plan_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.tally import OK, RUN
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Those of a case."""
+    case_options(command)
 
 
 def plan(options: argparse.Namespace) -> int:

@@ -7,12 +7,23 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.commands.options import case_options
 from jitwarm.commands.output import complain, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import prove_case
 from jitwarm.report.proof import ProofRecord, proof_record, proof_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.tally import GATE, OK, RUN
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Those of a case, where seconds are found, and what is asked of the verdicts."""
+    case_options(command)
+    add = command.add_argument
+    add("--out", default="reports/out", help="where `run` wrote results: the seconds of a key")
+    add(
+        "--require", choices=("proved",), help="exit with 1 if a kernel is only searched or sampled"
+    )
 
 
 def prove(options: argparse.Namespace) -> int:

@@ -22,6 +22,21 @@ DEFAULT = Path("reports/out")
 OUT = "reports/out/report.html"
 
 
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What is read, and where the page goes."""
+    add = command.add_argument
+    add(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="a result.json, or a folder of them (default reports/out)",
+    )
+    add("--asv", action="append", metavar="DIR", help="a results folder of asv; repeatable")
+    add("--expected", metavar="DIR", help="reviewed expectations, as in reports/expected")
+    add("--out", default=OUT, metavar="FILE", help=f"the page (default {OUT})")
+    add("--skip-unreadable", action="store_true", help="write the page without unreadable files")
+
+
 def report(options: argparse.Namespace) -> int:
     """Write the page. With a file that cannot be read nothing is written, unless
     `--skip-unreadable`; the exit code tells of it either way.

@@ -12,15 +12,35 @@ import msgspec
 
 from jitwarm import atomic
 from jitwarm.assemble import assemble
+from jitwarm.commands.options import case_options, positive
 from jitwarm.commands.output import complain, note, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.errors import UsageError, WorkerError
-from jitwarm.harness import Measured, measure
+from jitwarm.harness import ARMS, Measured, measure
+from jitwarm.monitor import MODES
 from jitwarm.record import Result, SourceRecord, encode
 from jitwarm.report.terminal import result_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.source import source_of
 from jitwarm.tally import GATE, OK, RUN, USAGE
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Those of a case, samples and arms, the monitor's mode, and where results go."""
+    case_options(command)
+    add = command.add_argument
+    add("--samples", type=positive, default=1, help="fresh processes an arm (3 give a spread)")
+    add("--arms", type=_arms, default=ARMS, help="arms beside loaded, as in cold,compiled (all)")
+    add("--monitor", choices=MODES[1:], default="record", help="what a late compile does")
+    add("--out", default="reports/out", help="where results are written (default reports/out)")
+
+
+def _arms(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in ARMS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown arm {unknown[0]!r}: use {', '.join(ARMS)}")
+    return names
 
 
 def run(options: argparse.Namespace) -> int:

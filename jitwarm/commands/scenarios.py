@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from jitwarm.commands.options import scenario_options
 from jitwarm.commands.output import show
 from jitwarm.commands.selection import overrides_of
 from jitwarm.model import check_model
 from jitwarm.scenario_file import find, load
 from jitwarm.tally import OK
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The file or folder, and overrides."""
+    scenario_options(command)
 
 
 def scenarios(options: argparse.Namespace) -> int:

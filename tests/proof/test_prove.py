@@ -13,7 +13,8 @@ from jitwarm import Envelope, Ints, KeyFunction, Values, affine, next_power_of_t
 from jitwarm.declare import TensorSpec
 from jitwarm.errors import DeclarationError, WrongKindError
 from jitwarm.plan import make_plan
-from jitwarm.proof import Proof, fingerprint, prove_envelopes
+from jitwarm.proof.prove import fingerprint, prove_envelopes
+from jitwarm.proof.result import Proof
 from jitwarm.registry import JitWarmupRegistry, owner
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jitwarm.errors import DeclarationError, EmptySpaceError
-from jitwarm.proof import Envelope, Ints, Values, affine, pointer
 from jitwarm.proof import space as space_module
+from jitwarm.proof.envelope import Envelope, Ints, Values
+from jitwarm.proof.forms import affine, pointer
 from jitwarm.proof.space import Space, _Disagreement, point_text
 
 

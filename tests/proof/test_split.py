@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitwarm.proof import Envelope, Ints, Values, affine, next_power_of_two, pointer
 from jitwarm.proof.classes import Coder
+from jitwarm.proof.envelope import Envelope, Ints, Values
+from jitwarm.proof.forms import affine, next_power_of_two, pointer
 from jitwarm.proof.space import Space
 from jitwarm.proof.split import candidates, frontier
 

@@ -20,7 +20,7 @@ from jitwarm import device
 from jitwarm.backends.fa4.probes import texts_of
 from jitwarm.model import build
 from jitwarm.plan import make_plan
-from jitwarm.proof import prove_envelopes
+from jitwarm.proof.prove import prove_envelopes
 from jitwarm.scenario_file import load
 from jitwarm.traffic import Batch, batches
 

@@ -33,7 +33,7 @@ from jitwarm.config import (
     SchedulerConfig,
 )
 from jitwarm.plan import Plan, PlanItem, make_plan
-from jitwarm.proof import prove
+from jitwarm.proof.prove import prove
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.traffic import Batch
 from jitwarm.zoo.kernels.build_prefill_chunk_metadata import build_prefill_chunk_metadata

@@ -11,7 +11,7 @@ from typing import Any
 from jitwarm.config import EngineConfig
 from jitwarm.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
-from jitwarm.proof import prove_envelopes
+from jitwarm.proof.prove import prove_envelopes
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.traffic import Batch
 

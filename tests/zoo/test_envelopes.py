@@ -13,7 +13,7 @@ import pytest
 
 from jitwarm.model import build
 from jitwarm.plan import make_plan
-from jitwarm.proof import prove_envelopes
+from jitwarm.proof.prove import prove_envelopes
 from jitwarm.scenario_file import load
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -74,7 +74,7 @@ def test_limits_of_small_engines(limits: dict[str, Any], stub: Any) -> None:
 DENSE = """
 import json, oracle
 from jitwarm import device
-from jitwarm.proof import prove_envelopes
+from jitwarm.proof.prove import prove_envelopes
 active, found = device.activate("stub", "sm90"), []
 for dcp, rows, longest in json.loads({cases!r}):
     engine = oracle.Engine(

@@ -14,7 +14,7 @@ import pytest
 
 from jitwarm.model import build
 from jitwarm.plan import make_plan
-from jitwarm.proof import prove_envelopes
+from jitwarm.proof.prove import prove_envelopes
 from jitwarm.scenario_file import load
 from jitwarm.traffic import batches
 
