@@ -10,7 +10,7 @@ SCENARIO ?= scenarios/
 # The one torch that the tests were run with.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup run test test-highest test-lowest numerics faults oracle expected power doctor check format bench report clean
+.PHONY: setup run test test-core test-zoo test-lowest numerics faults oracle expected power doctor check format bench report clean
 
 setup: $(VENV)/ready
 
@@ -28,12 +28,15 @@ $(LOWEST)/ready: $(VENV)/ready
 run: setup
 	$(BIN)/jitwarm run $(SCENARIO) --quick
 
-# Two stages at a time, the output of each in one piece: 23 minutes of processor time on 2 cores.
+# Two stages at a time, the output of each in one piece.
 test: check $(LOWEST)/ready
-	$(MAKE) --jobs=2 --output-sync=target test-highest test-lowest numerics
+	$(MAKE) --jobs=2 --output-sync=target test-zoo test-core test-lowest numerics
 
-test-highest: setup
-	$(BIN)/python -m pytest -m 'not gpu'
+test-core: setup
+	$(BIN)/python -m pytest -m 'not gpu' --ignore=tests/zoo
+
+test-zoo: setup
+	$(BIN)/python -m pytest -m 'not gpu' tests/zoo
 
 # What depends on Triton, once more with the lowest version.
 test-lowest: $(LOWEST)/ready

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.triton
-
 ROOT = Path(__file__).parents[1]
 KERNEL = """
 import triton
@@ -92,6 +90,7 @@ def record(folder, **changes):
     return code, json.loads(out)
 
 
+@pytest.mark.triton
 def test_a_space_that_is_right(tmp_path):
     code, found = record(tmp_path)
     assert code == 0
@@ -118,6 +117,7 @@ def test_a_space_that_is_right(tmp_path):
     assert rank["launches"] == 50
 
 
+@pytest.mark.triton
 def test_a_missing_class_comes_with_its_smallest_input(tmp_path):
     code, found = record(tmp_path, aligned="(True,)")
     assert code == 1

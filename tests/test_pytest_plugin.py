@@ -8,7 +8,6 @@ from jitwarm.monitor import Monitor
 from jitwarm.pytest_plugin import JitwarmOfTest
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.triton
 
 SUBJECT = """
     import pytest, torch, triton, triton.language as tl
@@ -134,6 +133,7 @@ COMPILING = """
 """
 
 
+@pytest.mark.triton
 def test_error_fails_the_tests_that_compile_and_no_others(run):
     result = run(COMPILING, "--jitwarm=error", "-rA")
     result.assert_outcomes(passed=3, failed=3)
@@ -161,6 +161,7 @@ def test_error_fails_the_tests_that_compile_and_no_others(run):
     )
 
 
+@pytest.mark.triton
 def test_record_counts_and_fails_nothing(run):
     result = run(COMPILING, "--jitwarm=record")
     result.assert_outcomes(passed=5, failed=1)

@@ -38,7 +38,6 @@ def test_ratios_and_differences_are_taken_within_a_round():
     ]
 
 
-@pytest.mark.triton
 def test_a_short_run_on_the_stub_device(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "measurements.launch_cost", "--rounds=1", "--launches=40", "--json"],

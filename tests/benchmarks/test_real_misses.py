@@ -9,8 +9,6 @@ import pytest
 from measurements import real_misses
 from measurements.miss_subjects import SUBJECTS
 
-pytestmark = pytest.mark.triton
-
 
 def test_the_kinds():
     assert len(SUBJECTS) == 10

@@ -13,8 +13,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-pytestmark = pytest.mark.triton
-
 ROOT = Path(__file__).parents[2]
 KERNELS = """
 import triton

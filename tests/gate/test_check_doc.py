@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import get_args
 
 import msgspec
-import pytest
 
 from jitwarm.gate.expectation import Expectation
 from jitwarm.gate.verdict import Kind
-
-pytestmark = pytest.mark.triton
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "check.md").read_text()

@@ -16,7 +16,6 @@ from jitwarm.commands.compare import compare_with
 from measurements.six_commits import COMMITS, build
 from scripted_times import Scripted
 
-pytestmark = pytest.mark.triton
 SCALE = "kernels.scale_rows(x_ptr=tensor(float32, {}), out_ptr=tensor(float32, aligned), {}"
 SIX = [
     "+ " + SCALE.format(aligned, f"n_columns={columns}, factor=0.5, BLOCK=512)")

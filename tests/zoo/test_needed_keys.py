@@ -51,7 +51,6 @@ REACHABLE = {
 }
 
 
-@pytest.mark.triton
 def test_the_traffic_needs_exactly_the_golden_keys(monkeypatch):
     monkeypatch.setenv("PYTHONHASHSEED", "20261")
     assert needed_text(cases(SCENARIO)) == GOLDEN.read_text()
