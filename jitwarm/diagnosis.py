@@ -160,7 +160,10 @@ def _gpu_problems(found: Diagnosis) -> Iterator[str]:
             f"{found.gpus[0].driver}, CUDA_VISIBLE_DEVICES): run with --device stub, or mend that"
         )
     if not found.c_compiler:
-        yield "no C compiler, and Triton builds its launchers with one: install gcc, or set CC"
+        yield (
+            "no C compiler, and Triton builds its launchers with the one that CC names, else gcc "
+            "or clang: install gcc, or mend CC"
+        )
 
 
 def notes(found: Diagnosis) -> Iterator[str]:

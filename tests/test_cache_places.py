@@ -165,3 +165,29 @@ def test_a_shared_home_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(cache_places, "_mounts", lambda: [(real, "nfs4"), ("/", "ext4")])
     found = one("DG_JIT_CACHE_DIR", {"HOME": str(tmp_path)})
     assert (found.filesystem, found.shared) == ("nfs4", True)
+
+
+def test_a_user_without_a_home(monkeypatch):
+    """As in a container that runs under any number: no HOME, no entry among the users."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)
+    assert str(cache_places.place("DG_JIT_CACHE_DIR", {})) == "~/.deep_gemm"  # in this folder
+
+
+def test_without_any_temporary_folder(monkeypatch):
+    def none():
+        raise FileNotFoundError("No usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    assert str(cache_places.place("QUACK_CACHE_DIR", HOME | {"TMPDIR": ""})) == "/tmp/u/quack_cache"
+
+
+@pytest.mark.parametrize("path", ["loop", "loop/below", "x" * 300, "y/" * 3000, "\udcff"])
+def test_a_folder_that_cannot_be_looked_at_is_told_of(path, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    environment = HOME | {"TRITON_CACHE_DIR": f"{tmp_path}/{path}"}
+    found = {one.variable: one for one in cache_places.cache_folders(environment)}
+    cache = found["TRITON_CACHE_DIR"]
+    assert (cache.exists, cache.files, cache.bytes, cache.complete) == (False, 0, 0, True)
+    assert cache.writable is (path == "\udcff")  # which can be made
+    assert cache.path == str(Path(f"{tmp_path}/{path}")).replace("\udcff", r"\xff")
