@@ -59,3 +59,8 @@ def test_no_file_and_a_folder(tmp_path):
         read(tmp_path / "none.json", Thing, 1, "result")
     with pytest.raises(StoredFileError, match="cannot be read: Is a directory"):
         read(tmp_path, Thing, 1, "result")
+
+
+def test_a_line_is_one_line_whatever_the_file_holds():
+    error = StoredFileError("a\nb/\x1b[31m.json", "is no result: '" + "x\u202e" * 1000)
+    assert str(error) == r"a\nb/\x1b[31m.json: is no result: '" + r"x\u202e" * 192 + "x..."
