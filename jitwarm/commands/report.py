@@ -52,15 +52,16 @@ def report(options: argparse.Namespace) -> int:
         raise BaselineError(f"no results in {_named(options)}: `jitwarm run` writes them")
     told = tuple(map(str, problems))
     page = page_of(Contents(cases, orphans, trees, told, records.copies, expected))
+    html = html_of(page)
     try:
-        atomic.write_bytes(out, html_of(page))
+        atomic.write_bytes(out, html)
     except OSError as error:
         raise UsageError(f"--out: {out} cannot be written: {error.strerror}") from error
     results = sum(len(one.measured) for one in cases) + len(orphans)
     commits = sum(len(one.runs) for one in trees)
     note(
         f"{out}: {counted(len(cases) + len(orphans), 'case')} of {counted(results, 'result')}, "
-        f"{counted(commits, 'commit')} of asv, {out.stat().st_size / 1e6:.1f} MB"
+        f"{counted(commits, 'commit')} of asv, {len(html) / 1e6:.1f} MB"
     )
     return BASELINE if problems else OK
 
