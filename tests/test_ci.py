@@ -555,7 +555,9 @@ def test_a_night_with_asv(project, real, tmp_path):
     first = commit(project)
     done = nightly(project, *words, tools=real, **home)
     assert done.returncode == 0, done.stdout + done.stderr
+    git(project, "checkout", "--quiet", "--detach")  # as the jobs of many a CI have it
     second = commit_another(project)
+    git(project, "branch", "--quiet", "-m", "main", "elsewhere")
     done = nightly(project, *words, tools=real, **home, BREAK="1", NO_RUN="1")
     assert done.returncode == 3, done.stdout + done.stderr
     found = {}
