@@ -92,8 +92,11 @@ def _user(environment: Mapping[str, str]) -> str:
 
 
 def _temporary(environment: Mapping[str, str]) -> Path:
+    chosen = environment.get("TMPDIR")
+    if chosen and os.path.isdir(chosen) and os.access(chosen, os.W_OK | os.X_OK):  # noqa: PTH112
+        return Path(chosen)
     try:
-        return Path(environment.get("TMPDIR") or tempfile.gettempdir())
+        return Path(tempfile.gettempdir())  # so do the libraries if that one is none
     except FileNotFoundError:  # nothing can be written anywhere: the folder is told as such
         return Path("/tmp")  # noqa: S108
 

@@ -239,3 +239,16 @@ def test_events_that_took_no_time_there_is(folder, ms):
 def test_a_path_that_nobody_can_look_at(tmp_path):
     (found,) = read_records([tmp_path / ("x" * 300)]).problems
     assert found.problem == "cannot be read: File name too long"
+
+
+def test_a_case_that_has_failed_for_longer_than_is_shown_keeps_its_result(folder):
+    (folder / "result.json").write_bytes(encode(base()))
+    for number in range(MOST_RUNS + 3):
+        place = folder.parents[1] / str(number) / "deepseek-v3.2-dcp" / folder.name
+        place.mkdir(parents=True)
+        (place / "failed.json").write_bytes(encode({"error": f"{number}"}))
+    ((history,), orphans) = case_histories(read_records([folder.parents[1]]))
+    assert history.latest.path == folder / "result.json"
+    assert (len(history.measured), history.older, orphans) == (MOST_RUNS, 4, [])
+    assert history.measured[0] is history.latest
+    assert history.failed_last is history.measured[-1]
