@@ -135,7 +135,9 @@ def problems(found: Diagnosis) -> Iterator[str]:
     if found.packages["torch"] and found.packages["triton"]:
         yield from (f"stub device: {problem}" for problem in found.stub.problems)
     if found.gpu_problem:
-        yield f"{found.gpu_problem}: runs would take the stub device"
+        # Where others are listed, runs take the first of them.
+        end = "" if found.gpus else ": runs would fail, or take the stub device"
+        yield f"{found.gpu_problem}{end}"
     yield from _gpu_problems(found)
     for folder in found.caches:
         if not folder.writable and found.packages.get(WRITES.get(folder.variable, "")):

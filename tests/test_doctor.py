@@ -166,8 +166,9 @@ def test_a_sick_one():
         ),
         (
             {"gpus": (), "gpu_problem": "nvidia-smi fails: NVML: mismatch"},
-            "nvidia-smi fails: NVML: mismatch: runs would take the stub device",
+            "nvidia-smi fails: NVML: mismatch: runs would fail, or take the stub device",
         ),
+        ({"gpu_problem": "one is no GPU"}, "one is no GPU"),
     ],
 )
 def test_one_thing_that_is_wrong(values, problem):
