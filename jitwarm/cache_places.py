@@ -60,6 +60,11 @@ def cache_folders(environment: Mapping[str, str]) -> tuple[CacheFolder, ...]:
     return tuple(_look_at(name, environment, mounts) for name in ROOTS)
 
 
+def displayable(text: str) -> str:
+    r"""A path or a variable as text that can be stored: bytes that are no UTF-8 become `\xff`."""
+    return os.fsencode(text).decode(errors="backslashreplace")
+
+
 def place(variable: str, environment: Mapping[str, str]) -> Path:
     """The folder that a cache root's library uses in this environment.
 
@@ -70,7 +75,9 @@ def place(variable: str, environment: Mapping[str, str]) -> Path:
 
 
 def _home(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("HOME") or Path.home())
+    # A container's user often has no HOME and no entry among the users. Where `Path.home` raises,
+    # `expanduser` leaves "~" as it is, and so do the libraries: a folder of that name is made.
+    return Path(environment.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
 
 
 def _user(environment: Mapping[str, str]) -> str:
@@ -85,7 +92,13 @@ def _user(environment: Mapping[str, str]) -> str:
 
 
 def _temporary(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("TMPDIR") or tempfile.gettempdir())
+    chosen = environment.get("TMPDIR")
+    if chosen and os.path.isdir(chosen) and os.access(chosen, os.W_OK | os.X_OK):  # noqa: PTH112
+        return Path(chosen)
+    try:
+        return Path(tempfile.gettempdir())  # so do the libraries if that one is none
+    except FileNotFoundError:  # nothing can be written anywhere: the folder is told as such
+        return Path("/tmp")  # noqa: S108
 
 
 def _triton_home(environment: Mapping[str, str]) -> Path:
@@ -145,6 +158,8 @@ _PLACES: dict[str, _Place] = {
 def _look_at(
     variable: str, environment: Mapping[str, str], mounts: list[tuple[str, str]]
 ) -> CacheFolder:
+    # Not Path.is_dir and Path.resolve: for a name too long, a loop of links, or a folder of another
+    # user's they raise.
     path = place(variable, environment)
     ancestor = _nearest(path)
     files, size, complete = _size(path)
@@ -152,10 +167,10 @@ def _look_at(
     return CacheFolder(
         variable=variable,
         holds=ROOTS[variable],
-        path=str(path),
+        path=displayable(str(path)),
         is_set=bool(environment.get(variable)),
-        exists=path.is_dir(),
-        writable=ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK),
+        exists=os.path.isdir(path),  # noqa: PTH112
+        writable=_can_be_written(path, ancestor),
         files=files,
         bytes=size,
         complete=complete,
@@ -171,6 +186,16 @@ def _nearest(path: Path) -> Path:
         if os.path.lexists(candidate):
             return candidate
     return Path(path.anchor or ".")
+
+
+def _can_be_written(path: Path, ancestor: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:  # it can be made
+        pass
+    except OSError:  # a name too long, a folder on the way that is closed or none
+        return False
+    return os.path.isdir(ancestor) and os.access(ancestor, os.W_OK | os.X_OK)  # noqa: PTH112
 
 
 def _size(folder: Path) -> tuple[int, int, bool]:
@@ -221,7 +246,7 @@ def parse_mounts(text: str) -> list[tuple[str, str]]:
 
 
 def _filesystem(path: Path, mounts: list[tuple[str, str]]) -> str:
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     for point, kind in mounts:
         if real.is_relative_to(point):
             return kind

@@ -154,6 +154,7 @@ def _nvidia_smi(field: str) -> str | None:
             ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
             check=True,
         )

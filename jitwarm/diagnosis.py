@@ -135,7 +135,9 @@ def problems(found: Diagnosis) -> Iterator[str]:
     if found.packages["torch"] and found.packages["triton"]:
         yield from (f"stub device: {problem}" for problem in found.stub.problems)
     if found.gpu_problem:
-        yield f"{found.gpu_problem}: runs would take the stub device"
+        # Where others are listed, runs take the first of them.
+        end = "" if found.gpus else ": runs would fail, or take the stub device"
+        yield f"{found.gpu_problem}{end}"
     yield from _gpu_problems(found)
     for folder in found.caches:
         if not folder.writable and found.packages.get(WRITES.get(folder.variable, "")):
@@ -160,7 +162,10 @@ def _gpu_problems(found: Diagnosis) -> Iterator[str]:
             f"{found.gpus[0].driver}, CUDA_VISIBLE_DEVICES): run with --device stub, or mend that"
         )
     if not found.c_compiler:
-        yield "no C compiler, and Triton builds its launchers with one: install gcc, or set CC"
+        yield (
+            "no C compiler, and Triton builds its launchers with the one that CC names, else gcc "
+            "or clang: install gcc, or mend CC"
+        )
 
 
 def notes(found: Diagnosis) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import msgspec
 import jitwarm
 from jitwarm import caches, env
 from jitwarm.blind_spots import blind_spots
-from jitwarm.cache_places import cache_folders
+from jitwarm.cache_places import cache_folders, displayable
 from jitwarm.diagnosis import (
     SCHEMA,
     Diagnosis,
@@ -72,7 +73,7 @@ def collect(probe: Callable[[str], ProbeReply] | None = None) -> Diagnosis:
         schema=SCHEMA,
         jitwarm=_installation(),
         python=platform.python_version(),
-        executable=sys.executable,
+        executable=displayable(sys.executable),
         platform=platform.platform(),
         cores=os.cpu_count() or 1,
         c_compiler=_c_compiler(environment),
@@ -109,6 +110,8 @@ def run_probe(what: str) -> ProbeReply:
             )
         except subprocess.TimeoutExpired:
             return ProbeReply("broken", f"no answer in {PROBE_S} s")
+        except OSError as error:
+            return ProbeReply("broken", f"its process cannot be started: {error}")
         try:
             return msgspec.json.decode(reply.read_bytes(), type=ProbeReply)
         except (OSError, msgspec.DecodeError):
@@ -133,10 +136,11 @@ def _version(package: str) -> str:
 
 def _installation() -> Installation:
     folder = Path(jitwarm.__file__).resolve().parent
+    path = displayable(str(folder))
     if not (folder.parent / ".git").exists():  # a wheel in a `.venv` of a checkout is not of it
-        return Installation(jitwarm.__version__, str(folder))
+        return Installation(jitwarm.__version__, path)
     source = source_of(folder)
-    return Installation(jitwarm.__version__, str(folder), source.commit, source.date, source.dirty)
+    return Installation(jitwarm.__version__, path, source.commit, source.date, source.dirty)
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str]:
@@ -145,8 +149,10 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
     try:
         done = subprocess.run(
             ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=30,
             check=False,
         )
@@ -158,20 +164,25 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
     if done.returncode:
         said = (done.stderr.strip().splitlines() or lines or ["no word"])[0]
         return (), "" if "No devices" in said else f"nvidia-smi fails: {said}"
-    parts = [[part.strip() for part in line.split(",")] for line in lines]
-    return tuple(
-        Gpu(name, "sm" + capability.replace(".", ""), driver, memory)
-        for name, capability, driver, memory in (part for part in parts if len(part) == 4)
-    ), ""
+    gpus, problem = [], ""
+    for line in lines:
+        parts = [part.strip() for part in line.rsplit(",", 3)]  # a name may hold a comma
+        if len(parts) == 4 and re.fullmatch(r"[0-9]+\.[0-9]+", parts[1]):
+            name, capability, driver, memory = parts
+            gpus.append(Gpu(name, "sm" + capability.replace(".", ""), driver, memory))
+        else:  # no GPU would be a guess
+            problem = problem or f"nvidia-smi says {line.strip()[:80]!r}, which is no GPU"
+    return tuple(gpus), problem
 
 
 def _c_compiler(environment: Mapping[str, str]) -> str:
-    """The compiler that Triton takes for its launchers: CC, else gcc, else clang."""
-    for name in (environment.get("CC", ""), "gcc", "clang"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
-    return ""
+    """The compiler that Triton takes for its launchers: CC, else gcc, else clang.
+
+    If CC is set, be it to nothing, Triton tries no other.
+    """
+    names = (environment["CC"],) if "CC" in environment else ("gcc", "clang")
+    found = next(filter(None, map(shutil.which, names)), "")
+    return displayable(found)
 
 
 def _torch(reply: ProbeReply) -> Torch:
@@ -209,5 +220,5 @@ def _variables(environment: Mapping[str, str]) -> tuple[Variable, ...]:
         if name in caches.ROOTS or not (name.startswith(_PREFIXES) or name in SETTINGS):
             continue
         effect = "jitwarm" if name in env.NAMES else "compiles" if name in SETTINGS else ""
-        found.append(Variable(name, value, effect))
+        found.append(Variable(displayable(name), displayable(value), effect))
     return tuple(found)

@@ -60,6 +60,7 @@ def probe_stub(_: str) -> dict[str, Any]:
     Caches are where the environment says: the caller gives an empty folder.
     """
     import torch
+    from triton import knobs
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler import compile as compile_kernel
@@ -68,6 +69,9 @@ def probe_stub(_: str) -> dict[str, Any]:
     from jitwarm.backends.triton.stub import ARCHES
     from jitwarm.device import activate
 
+    if knobs.runtime.interpret:
+        problem = "TRITON_INTERPRET is set, so Triton compiles nothing: unset it"
+        return {"arches": list(ARCHES), "compiled": [], "problems": [problem]}
     compiled = []
     problems = []
     for arch in ARCHES:

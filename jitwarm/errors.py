@@ -37,6 +37,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jitwarm.report.printable import printable
+
 
 class JitwarmError(Exception):
     """Base of all errors raised on purpose. `exit_code` is what the command line returns for it."""
@@ -206,6 +208,10 @@ class BaselineError(JitwarmError):
     exit_code = 4
 
 
+# Of what is wrong with a stored file: it may quote a value of any length.
+MOST_SHOWN = 400
+
+
 class StoredFileError(BaselineError):
     """A stored file (result, expectation, calibration, history) cannot be read.
 
@@ -213,6 +219,7 @@ class StoredFileError(BaselineError):
     """
 
     def __init__(self, path: object, problem: str) -> None:
-        """One line: the file and its problem."""
+        """One line: the file and its problem, which may quote what stands in the file."""
         self.path, self.problem = path, problem
-        super().__init__(f"{path}: {problem}")
+        shown = problem if len(problem) <= MOST_SHOWN else f"{problem[:MOST_SHOWN]}..."
+        super().__init__(printable(f"{path}: {shown}"))

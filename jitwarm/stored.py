@@ -58,5 +58,5 @@ def decode(path: object, data: bytes, kind: type[T], schema: int, what: str) -> 
         )
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoredFileError(path, f"is no {what} of jitwarm: {error}") from None

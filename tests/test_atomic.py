@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
 
@@ -59,3 +60,20 @@ def test_a_process_killed_between_write_and_rename_leaves_the_old_file(tmp_path,
     assert all(
         name == "result.json" or name.startswith(".result.json.") for name in names(tmp_path)
     )
+
+
+def test_a_pipe_stays_a_pipe(tmp_path):
+    """And so does a device, which a rename would replace just like it."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (pipe, link):
+            atomic.write_bytes(path, b"whole")
+            assert os.read(reader, 100) == b"whole"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert names(tmp_path) == ["link", "pipe"]

@@ -12,7 +12,7 @@ import pytest
 from jitwarm import cache_places
 from jitwarm.caches import ROOTS
 
-HOME = {"HOME": "/home/u", "USER": "u", "TMPDIR": "/scratch"}
+HOME = {"HOME": "/home/u", "USER": "u", "TMPDIR": "/var/tmp"}
 
 
 def folders(environment):
@@ -23,12 +23,12 @@ def test_the_defaults():
     assert folders(HOME) == {
         "TRITON_HOME": "/home/u/.triton",
         "TRITON_CACHE_DIR": "/home/u/.triton/cache",
-        "TORCHINDUCTOR_CACHE_DIR": "/scratch/torchinductor_u",
+        "TORCHINDUCTOR_CACHE_DIR": "/var/tmp/torchinductor_u",
         "TORCH_EXTENSIONS_DIR": "/home/u/.cache/torch_extensions",
         "CUDA_CACHE_PATH": "/home/u/.nv/ComputeCache",
-        "CUTE_DSL_CACHE_DIR": "/scratch/u/cutlass_python_cache",
-        "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": "/scratch/u/flash_attention_cute_dsl_cache",
-        "QUACK_CACHE_DIR": "/scratch/u/quack_cache",
+        "CUTE_DSL_CACHE_DIR": "/var/tmp/u/cutlass_python_cache",
+        "FLASH_ATTENTION_CUTE_DSL_CACHE_DIR": "/var/tmp/u/flash_attention_cute_dsl_cache",
+        "QUACK_CACHE_DIR": "/var/tmp/u/quack_cache",
         "FLASHINFER_WORKSPACE_BASE": "/home/u/.cache/flashinfer",
         "TILELANG_CACHE_DIR": "/home/u/.tilelang/cache",
         "DG_JIT_CACHE_DIR": "/home/u/.deep_gemm",
@@ -137,7 +137,7 @@ MOUNTS = r"""
 36 35 0:31 / /home/u/local rw - xfs /dev/sdb1 rw
 37 21 0:32 / /with\040space rw - tmpfs none rw
 38 21 0:33 / /twice rw - ext4 /dev/sdc1 rw
-39 21 0:34 / /twice rw - lustre mgs@tcp:/scratch rw
+39 21 0:34 / /twice rw - lustre mgs@tcp:/var/tmp rw
 nonsense
 """
 
@@ -165,3 +165,34 @@ def test_a_shared_home_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(cache_places, "_mounts", lambda: [(real, "nfs4"), ("/", "ext4")])
     found = one("DG_JIT_CACHE_DIR", {"HOME": str(tmp_path)})
     assert (found.filesystem, found.shared) == ("nfs4", True)
+
+
+def test_a_user_without_a_home(monkeypatch):
+    """As in a container that runs under any number: no HOME, no entry among the users."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 987_654_321)
+    assert str(cache_places.place("DG_JIT_CACHE_DIR", {})) == "~/.deep_gemm"  # in this folder
+
+
+def test_without_any_temporary_folder(monkeypatch):
+    def none():
+        raise FileNotFoundError("No usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    assert str(cache_places.place("QUACK_CACHE_DIR", HOME | {"TMPDIR": ""})) == "/tmp/u/quack_cache"
+
+
+@pytest.mark.parametrize("path", ["loop", "loop/below", "x" * 300, "y/" * 3000, "\udcff"])
+def test_a_folder_that_cannot_be_looked_at_is_told_of(path, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    environment = HOME | {"TRITON_CACHE_DIR": f"{tmp_path}/{path}"}
+    found = {one.variable: one for one in cache_places.cache_folders(environment)}
+    cache = found["TRITON_CACHE_DIR"]
+    assert (cache.exists, cache.files, cache.bytes, cache.complete) == (False, 0, 0, True)
+    assert cache.writable is (path == "\udcff")  # which can be made
+    assert cache.path == str(Path(f"{tmp_path}/{path}")).replace("\udcff", r"\xff")
+
+
+def test_a_temporary_folder_that_is_none_is_not_used():
+    found = cache_places.place("QUACK_CACHE_DIR", HOME | {"TMPDIR": "/nowhere"})
+    assert str(found) == f"{tempfile.gettempdir()}/u/quack_cache"

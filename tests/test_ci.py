@@ -82,7 +82,8 @@ while [ $# -gt 0 ]; do case $1 in --out) out=$2 ;; --summary) summary=$2 ;; esac
 echo "said by $command"
 case $command in
     run)
-        mkdir -p "$out/own/case"
+        mkdir -p "$out/own/case" "$out/own/bad"
+        echo oh >"$out/own/bad/failed.json"
         echo '{{}}' >"$out/own/case/result.json"
         echo many >"$out/own/case/events.jsonl"
         ;;
@@ -138,6 +139,20 @@ RESULTS = ("--machine", "m", "--results", "r")
         ("pr-check", ("a", "b"), "one SCENARIO, not also b: give a folder"),
         ("pr-check", ("a", "--sumary"), "unknown option --sumary (--help tells)"),
         ("pr-check", ("a", "--base"), "--base needs a value"),
+        ("pr-check", ("a", "--base", ""), "--base needs a value"),  # $BASE, and nobody set it
+        ("pr-check", ("--out", "--prove", "a"), "--out needs a value"),
+        ("nightly", (*RESULTS, "a", "--asv", ""), "--asv needs a value"),
+        (
+            "nightly",
+            ("--machine", "../m", "--results", "r", "a"),
+            "--machine ../m: it is the name of",
+        ),
+        (
+            "nightly",
+            ("--machine", "a/b", "--results", "r", "a"),
+            "--machine a/b: it is the name of",
+        ),
+        ("nightly", ("--machine", "..", "--results", "r", "a"), "--machine ..: it is the name of"),
         ("nightly", (*RESULTS, "a", "b"), "one SCENARIO, not also b: give a folder"),
         ("nightly", (*RESULTS, "a", "--what"), "unknown option --what (--help tells)"),
         ("nightly", (*RESULTS, "a", "--samples"), "--samples needs a value"),
@@ -185,7 +200,7 @@ def test_a_script_is_strict_and_can_be_run(name):
     assert "\nset -euo pipefail\n" in text
     assert os.access(CI / name, os.X_OK)
     code = text.partition("TEXT\n}\n")[2]
-    choices = ("--", "0 | 1 | 2", "cuda | stub", "settings |")  # no pipes
+    choices = ("--", "0 | 1 | 2", "cuda | stub", "settings |", "'' | -*", "*.md |")  # no pipes
     pipes = [line for line in code.splitlines() if re.search(r"[^|]\|[^|]", line)]
     assert [one for one in pipes if not any(word in one for word in choices)] == []
 
@@ -273,6 +288,29 @@ def test_all_cases_and_a_folder_of_its_own(project, tools, tmp_path):
     assert calls(tmp_path) == [f"check a.toml {published('check', 'here')}"]
 
 
+def test_what_fails_in_a_script_itself_is_no_gate_that_failed(project, tools, tmp_path):
+    (project / "file").write_text("")
+    done = run("pr-check", project, "--out", "file", "a.toml", tools=tools)
+    assert done.returncode == 3
+    assert re.search(r"^pr-check: line \d+ failed$", done.stderr, re.MULTILINE)
+    assert not (tmp_path / "calls").exists()
+    summary = {"GITHUB_STEP_SUMMARY": str(project)}
+    assert run("pr-check", project, "a.toml", tools=tools, **summary).returncode == 3
+    (project / "reports/out/nightly/doctor.txt").mkdir(parents=True)
+    done = nightly(project, "--results", tmp_path / "store", tools=tools)
+    assert done.returncode == 3
+    assert not (tmp_path / "store" / "records" / "m1").exists()
+
+
+def test_names_with_spaces_and_a_call_from_elsewhere(project, tools, tmp_path):
+    """The scripts work where they are called, wherever they lie themselves."""
+    out, scenario = tmp_path / "the out", project / "a scenario.toml"
+    done = run("pr-check", tmp_path, "--out", out, "--base", "a b", scenario, tools=tools)
+    assert done.returncode == 0, done.stderr
+    assert (out / "summary.md").is_file()
+    assert calls(tmp_path)[1].startswith(f"compare {scenario} --quick --base a b --junit {out}/")
+
+
 # --- nightly
 
 
@@ -288,8 +326,10 @@ def test_a_night_adds_to_the_history(project, tools, tmp_path):
     head = git(project, "rev-parse", "HEAD")
     (night,) = (store / "records" / "m1").iterdir()
     assert night.name.endswith(f"Z-{head[:8]}")
-    files = [path.relative_to(night) for path in night.rglob("*") if path.is_file()]
-    assert files == [Path("own/case/result.json")]  # events stay in the job's own folder
+    files = {str(path.relative_to(night)) for path in night.rglob("*") if path.is_file()}
+    # A failed case is history, too: without it the page would show the night before for the newest.
+    # Events stay in the job's own folder.
+    assert files == {"own/case/result.json", "own/bad/failed.json"}
     assert (project / "reports/out/nightly/report.html").read_text() == "page\n"
     assert calls(tmp_path) == [
         "doctor",
@@ -387,6 +427,99 @@ def test_an_origin_that_does_not_answer_is_no_empty_history(project, tools, tmp_
     assert not (tmp_path / "calls").exists()
 
 
+def test_nights_that_are_not_pushed_are_gone_on_from(project, tools, tmp_path):
+    """Origin has the first night only: the second and third are here, and stay."""
+    origin, one = tmp_path / "origin.git", tmp_path / "one"
+    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(origin))
+    git(tmp_path, "clone", "--quiet", str(origin), "one")
+    for number, push in enumerate((["--push"], [], [], ["--push"]), 1):
+        commit_another(one)
+        done = nightly(one, "--branch", "history", *push, tools=tools)
+        assert done.returncode == 0, done.stderr
+        assert len(stored(one, "history")) == number
+    assert len(stored(origin, "history")) == 4
+
+
+def test_a_refused_night_does_not_stand_in_the_way_of_the_next(project, tools, tmp_path):
+    origin, one = tmp_path / "origin.git", tmp_path / "one"
+    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(origin))
+    git(tmp_path, "clone", "--quiet", str(origin), "one")
+    hook = origin / "hooks" / "pre-receive"
+    for number in (1, 2):  # the night that makes the branch, and one that goes on
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+        commit_another(one)
+        assert nightly(one, "--branch", "history", "--push", tools=tools).returncode == 3
+        hook.unlink()
+        commit_another(one)
+        done = nightly(one, "--branch", "history", "--push", tools=tools)
+        assert done.returncode == 0, done.stderr
+        assert len(stored(origin, "history")) == len(stored(one, "history")) == number
+
+
+def test_nights_of_both_sides_are_not_thrown_away(project, tools, tmp_path):
+    origin = tmp_path / "origin.git"
+    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(origin))
+    for name, push in (("one", []), ("two", ["--push"])):
+        git(tmp_path, "clone", "--quiet", str(origin), name)
+        commit_another(tmp_path / name)
+        done = nightly(tmp_path / name, "--branch", "history", *push, tools=tools)
+        assert done.returncode == 0, done.stderr
+    (tmp_path / "calls").unlink()
+    done = nightly(tmp_path / "one", "--branch", "history", tools=tools)
+    assert done.returncode == 3
+    assert "git branch -D history\n" in done.stderr
+    assert len(stored(tmp_path / "one", "history")) == 1
+    assert not (tmp_path / "calls").exists()
+
+
+def test_a_branch_of_code_is_no_history(project, tools, tmp_path):
+    head = git(project, "rev-parse", "main")
+    done = nightly(project, "--branch", "main", tools=tools)
+    assert done.returncode == 2
+    assert done.stderr == "nightly: --branch main: it holds examples, and is no history\n"
+    assert git(project, "rev-parse", "main") == head
+    assert not (tmp_path / "calls").exists()
+
+
+def test_hooks_and_ignored_names_of_the_project_are_for_its_code(project, tools):
+    (project / ".git" / "info" / "exclude").write_text("*.json\n")
+    for name in ("pre-commit", "commit-msg", "post-checkout"):
+        hook = project / ".git" / "hooks" / name
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    done = nightly(project, "--branch", "history", tools=tools)
+    assert done.returncode == 0, done.stderr
+    assert len(stored(project, "history")) == 1
+
+
+def test_a_shallow_clone_keeps_its_history(project, tools, tmp_path):
+    origin = tmp_path / "origin.git"
+    git(tmp_path, "clone", "--quiet", "--bare", str(project), str(origin))
+    for name in ("one", "two"):
+        git(tmp_path, "clone", "--quiet", "--depth", "1", origin.as_uri(), name)
+        commit_another(tmp_path / name)
+        done = nightly(tmp_path / name, "--branch", "history", "--push", tools=tools)
+        assert done.returncode == 0, done.stderr
+    assert int(git(origin, "rev-list", "--count", "history")) == 2
+
+
+@pytest.mark.parametrize("broken", ["asv.conf.json", "machine"])
+def test_an_asv_that_cannot_begin_is_red_and_the_run_is_kept(project, tools, tmp_path, broken):
+    pytest.importorskip("asv")
+    text = "{" if broken == "asv.conf.json" else '{"version": 1, "project": "p", "repo": "."}'
+    (project / "asv.conf.json").write_text(text)
+    (tools / "asv").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "asv").chmod(0o755)
+    commit(project)
+    done = nightly(project, "--results", tmp_path / "store", tools=tools)
+    assert done.returncode == 3, done.stderr
+    assert "asv was not run: exit code 1" in done.stderr
+    assert len(list((tmp_path / "store" / "records").rglob("result.json"))) == 1
+    assert git(project, "status", "--porcelain") == ""
+    assert calls(tmp_path)[-1].startswith("report ")
+
+
 SUITE = """
 import os
 
@@ -422,7 +555,9 @@ def test_a_night_with_asv(project, real, tmp_path):
     first = commit(project)
     done = nightly(project, *words, tools=real, **home)
     assert done.returncode == 0, done.stdout + done.stderr
+    git(project, "checkout", "--quiet", "--detach")  # as the jobs of many a CI have it
     second = commit_another(project)
+    git(project, "branch", "--quiet", "-m", "main", "elsewhere")
     done = nightly(project, *words, tools=real, **home, BREAK="1", NO_RUN="1")
     assert done.returncode == 3, done.stdout + done.stderr
     found = {}

@@ -6,7 +6,9 @@ To write the golden text anew: `python tests/test_doctor.py`.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,7 +110,10 @@ PROBLEMS = [
         "torch is built without CUDA and cannot use the GPU here: install a torch for CUDA, or run "
         "with --device stub"
     ),
-    "no C compiler, and Triton builds its launchers with one: install gcc, or set CC",
+    (
+        "no C compiler, and Triton builds its launchers with the one that CC names, else gcc or "
+        "clang: install gcc, or mend CC"
+    ),
     "TRITON_CACHE_DIR: nothing can be written to /home/u/triton_cache_dir",
 ]
 NOTES = [
@@ -161,8 +166,9 @@ def test_a_sick_one():
         ),
         (
             {"gpus": (), "gpu_problem": "nvidia-smi fails: NVML: mismatch"},
-            "nvidia-smi fails: NVML: mismatch: runs would take the stub device",
+            "nvidia-smi fails: NVML: mismatch: runs would fail, or take the stub device",
         ),
+        ({"gpu_problem": "one is no GPU"}, "one is no GPU"),
     ],
 )
 def test_one_thing_that_is_wrong(values, problem):
@@ -343,6 +349,61 @@ def test_a_driver_that_does_not_work(machine, text, status, stream, problem):
     assert bool(found) == bool(problem)
 
 
+@pytest.mark.parametrize(
+    ("said", "gpus", "problem"),
+    [
+        (b"A, Inc. \xff, 9.0, 5, 1 MiB", (Gpu("A, Inc. \ufffd", "sm90", "5", "1 MiB"),), ""),
+        (b"A, [N/A], 5, 1 MiB", (), "nvidia-smi says 'A, [N/A], 5, 1 MiB', which is no GPU"),
+        (b"warning: x", (), "nvidia-smi says 'warning: x', which is no GPU"),
+        (
+            b"A, 9.0, 5, 1 MiB\nB, 5, 1 MiB",
+            (Gpu("A", "sm90", "5", "1 MiB"),),
+            "nvidia-smi says 'B, 5, 1 MiB', which is no GPU",
+        ),
+    ],
+)
+def test_a_driver_that_says_something_else(machine, said, gpus, problem):
+    (machine.folder / "said").write_bytes(said)
+    script = machine.folder / "nvidia-smi"
+    script.write_text(
+        f"#!/bin/sh\nexec {shutil.which('cat', path=os.defpath)} {machine.folder}/said"
+    )
+    script.chmod(0o755)
+    assert doctor._gpus() == (gpus, problem)
+
+
+def test_what_is_no_text_is_told_and_acts_on_no_terminal(machine, monkeypatch):
+    installed(monkeypatch, *CORE)
+    monkeypatch.setenv("TRITON_A", "a\nok: jitwarm works here\x1b[31m")
+    monkeypatch.setenv("TRITON_B", os.fsdecode(b"\xff"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", os.fsdecode(b"/tmp/\xff"))
+    found = doctor.collect(machine.probe)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Diagnosis) == found
+    lines = doctor_text(found).splitlines()
+    assert [line for line in lines if line.startswith("TRITON_")] == [
+        *(line for line in lines if line.startswith(("TRITON_HOME", "TRITON_CACHE_DIR"))),
+        r"TRITON_A=a\nok: jitwarm works here\x1b[31m",
+        r"TRITON_B=\xff",
+    ]
+    assert r"/tmp/\xff" in doctor_text(found)
+
+
+@pytest.mark.triton
+def test_with_the_interpreter_nothing_is_compiled(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert doctor.run_probe("stub").facts["problems"] == [
+        "TRITON_INTERPRET is set, so Triton compiles nothing: unset it"
+    ]
+
+
+def test_a_probe_that_cannot_be_started(monkeypatch):
+    monkeypatch.setattr(doctor.sys, "executable", "/nowhere/python")
+    assert doctor.run_probe("torch") == ProbeReply(
+        "broken",
+        "its process cannot be started: [Errno 2] No such file or directory: '/nowhere/python'",
+    )
+
+
 def test_a_driver_that_hangs(machine, monkeypatch):
     def run(*args, **kwargs):
         raise subprocess.TimeoutExpired("nvidia-smi", 30)
@@ -354,10 +415,14 @@ def test_a_driver_that_hangs(machine, monkeypatch):
 @pytest.mark.parametrize(
     ("there", "cc", "found"),
     [
-        ((), "", ""),
-        (("clang",), "", "clang"),
-        (("gcc", "clang"), "", "gcc"),
+        ((), None, ""),
+        (("clang",), None, "clang"),
+        (("gcc", "clang"), None, "gcc"),
         (("mycc", "gcc"), "mycc", "mycc"),
+        # Triton takes what CC says for the name of a program, and tries no other.
+        (("gcc",), "mycc", ""),
+        (("gcc",), "gcc -O2", ""),
+        (("gcc",), "", ""),
     ],
 )
 def test_the_c_compiler(machine, there, cc, found):
@@ -365,7 +430,7 @@ def test_the_c_compiler(machine, there, cc, found):
         (machine.folder / name).write_text("#!/bin/sh\n")
         (machine.folder / name).chmod(0o755)
     expected = str(machine.folder / found) if found else ""
-    assert doctor._c_compiler({"CC": cc}) == expected
+    assert doctor._c_compiler({} if cc is None else {"CC": cc}) == expected
 
 
 def test_a_copy_inside_of_a_checkout_has_no_commit(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jitwarm.cli import main
@@ -125,6 +126,42 @@ def test_an_out_that_is_a_folder_or_cannot_be_written_is_2(place, capsys):
     result = str(place / "result.json")
     assert main(["report", "--out", f"{result}/page.html"]) == 2
     assert said(capsys)[0].startswith(f"jitwarm: --out: {result}/page.html cannot be written: ")
+
+
+def test_an_out_that_is_read_or_holds_numbers_is_2_and_stays(place, capsys):
+    """Results are found under any name: a page over one of them is a loss, and so is one over a
+    file of numbers beside them.
+    """
+    before = (place / "result.json").read_bytes()
+    Path("kept").write_bytes(before)
+    Path("link").symlink_to("kept")
+    Path("asv.json").write_text("{}")
+    for paths, out in (
+        (["reports/out"], str(place / "result.json")),
+        (["kept"], "kept"),
+        (["kept"], "./link"),
+        ([], "asv.json"),
+    ):
+        assert main(["report", *paths, "--out", out]) == 2
+        named = Path(out)
+        assert said(capsys) == [
+            f"jitwarm: --out: {named} is there and is no page: give another name"
+        ]
+    assert ((place / "result.json").read_bytes(), Path("kept").read_bytes()) == (before, before)
+    assert main(["report", "kept", "--out", "new.json"]) == 0
+
+
+def test_names_that_are_too_long_are_no_internal_error(place, capsys):
+    name = "x" * 300
+    assert main(["report", "--out", name]) == 2
+    assert said(capsys) == [f"jitwarm: --out: {name} cannot be written: File name too long"]
+    assert main(["report", "--expected", name]) == 4
+    assert said(capsys)[0] == f"jitwarm: {name}: cannot be read: File name too long"
+    long = msgspec.structs.replace(base(), scenario=name)
+    (place / "result.json").write_bytes(encode(long))
+    Path("expected").mkdir()
+    assert main(["report", "--expected", "expected"]) == 0  # nobody can have reviewed it
+    assert "no expectation" in Path("reports/out/report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from jitwarm.stored import read
 class Thing(msgspec.Struct):
     schema: int
     count: int
+    name: str = ""
 
 
 WHOLE = b'{"schema": 1, "count": 3}'
@@ -35,6 +36,10 @@ def test_a_whole_file_is_read(tmp_path):
         (b'{"schema": 2}', "is a result of schema 2, this jitwarm reads up to 1: install a later"),
         (b'{"schema": 0}', "is a result of schema 0, this jitwarm reads 1: write it anew"),
         (b'{"schema": 1, "count": "x"}', "is no result of jitwarm: Expected `int`, got `str`"),
+        (
+            b'{"schema": 1, "count": 1, "name": "\xff"}',
+            "is no result of jitwarm: Invalid UTF-8 encoded string",
+        ),
         (b'{"schema": 1}', "is no result of jitwarm: Object missing required field `count`"),
     ],
 )
@@ -54,3 +59,8 @@ def test_no_file_and_a_folder(tmp_path):
         read(tmp_path / "none.json", Thing, 1, "result")
     with pytest.raises(StoredFileError, match="cannot be read: Is a directory"):
         read(tmp_path, Thing, 1, "result")
+
+
+def test_a_line_is_one_line_whatever_the_file_holds():
+    error = StoredFileError("a\nb/\x1b[31m.json", "is no result: '" + "x\u202e" * 1000)
+    assert str(error) == r"a\nb/\x1b[31m.json: is no result: '" + r"x\u202e" * 192 + "x..."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,8 +44,7 @@ def report(options: argparse.Namespace) -> int:
     """
     check_extra()
     out = Path(options.out)
-    if out.is_dir():
-        raise UsageError(f"--out: {out} is a folder, the page is a file")
+    _check_out(out, [Path(path) for path in options.paths])
     records = read_records(_paths(options))
     cases, orphans = case_histories(records)
     trees, problems = _trees(options.asv)
@@ -67,17 +67,31 @@ def report(options: argparse.Namespace) -> int:
         raise BaselineError(f"no results in {_named(options)}: `jitwarm run` writes them")
     told = tuple(map(str, problems))
     page = page_of(Contents(cases, orphans, trees, told, records.copies, expected))
+    html = html_of(page)
     try:
-        atomic.write_bytes(out, html_of(page))
+        atomic.write_bytes(out, html)
     except OSError as error:
         raise UsageError(f"--out: {out} cannot be written: {error.strerror}") from error
     results = sum(len(one.measured) for one in cases) + len(orphans)
     commits = sum(len(one.runs) for one in trees)
     note(
         f"{out}: {counted(len(cases) + len(orphans), 'case')} of {counted(results, 'result')}, "
-        f"{counted(commits, 'commit')} of asv, {out.stat().st_size / 1e6:.1f} MB"
+        f"{counted(commits, 'commit')} of asv, {len(html) / 1e6:.1f} MB"
     )
     return BASELINE if problems else OK
+
+
+def _check_out(out: Path, given: Sequence[Path]) -> None:
+    """Refuse an `--out` that would replace what is read, or another file of numbers."""
+    try:
+        if out.is_dir():
+            raise UsageError(f"--out: {out} is a folder, the page is a file")
+        place = os.path.realpath(out)  # not Path.resolve, which raises for a loop of links
+        stored = out.suffix in (".json", ".jsonl") or place in map(os.path.realpath, given)
+        if stored and out.exists():
+            raise UsageError(f"--out: {out} is there and is no page: give another name")
+    except OSError as error:
+        raise UsageError(f"--out: {out} cannot be written: {error.strerror}") from error
 
 
 def _paths(options: argparse.Namespace) -> Sequence[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from jitwarm.errors import StoredFileError
-from jitwarm.history.content import content
+from jitwarm.history.content import LARGEST, check_depth, content, is_folder
 from jitwarm.history.points import Metric, Point, Run, Series
 
 T = TypeVar("T")
@@ -73,21 +74,20 @@ def read_asv(folder: Path) -> tuple[list[AsvHistory], list[StoredFileError]]:
     one of them.
     """
     problems: list[StoredFileError] = []
-    if not folder.is_dir():
-        return [], [StoredFileError(folder, "there is no such folder of asv results")]
     about: dict[str, _Benchmark] = {}
     groups: dict[tuple[str, str], list[_File]] = {}
     try:
-        files = sorted(folder.glob("*/*.json"))
-        if (folder / BENCHMARKS).exists():
+        if not is_folder(folder):
+            return [], [StoredFileError(folder, "there is no such folder of asv results")]
+        files = _result_files(folder)
+    except StoredFileError as error:
+        return [], [error]
+    try:
+        if os.path.lexists(folder / BENCHMARKS):
             about = _benchmarks(folder / BENCHMARKS)
     except StoredFileError as error:
         problems.append(error)
-    except OSError as error:
-        return [], [StoredFileError(folder, f"cannot be read: {error.strerror}")]
     for path in files:
-        if path.name == MACHINE:
-            continue
         try:
             one = _file(path)
         except StoredFileError as error:
@@ -96,6 +96,20 @@ def read_asv(folder: Path) -> tuple[list[AsvHistory], list[StoredFileError]]:
             groups.setdefault((path.parent.name, one.env_name), []).append(one)
     histories = [_history(*key, about, groups[key]) for key in sorted(groups)]
     return histories, problems
+
+
+def _result_files(folder: Path) -> list[Path]:
+    """`*/*.json` without what asv knows of the machine. Not Path.glob: it passes over folders that
+    cannot be read, and would show a part for all.
+    """
+    found = []
+    try:
+        for machine in sorted(folder.iterdir()):
+            if machine.is_dir():
+                found += [one for one in sorted(machine.iterdir()) if one.suffix == ".json"]
+    except OSError as error:
+        raise StoredFileError(error.filename, f"cannot be read: {error.strerror}") from error
+    return [path for path in found if path.name != MACHINE]
 
 
 def _history(
@@ -178,14 +192,16 @@ def _column(values: Any, length: int) -> list[float | None]:
 
 
 def _number(value: Any) -> float | None:
-    """A result as a number: asv stores texts, lists and infinities too, which are none."""
+    """A result as a number: asv stores texts, lists and infinities too, which are none; nor is one
+    that no sum can hold.
+    """
     if not isinstance(value, int | float):
         return None
     try:
         number = float(value)
     except OverflowError:
         return None
-    return None if math.isinf(number) else number
+    return None if abs(number) > LARGEST else number
 
 
 def _benchmarks(path: Path) -> dict[str, _Benchmark]:
@@ -194,7 +210,9 @@ def _benchmarks(path: Path) -> dict[str, _Benchmark]:
 
 
 def _file(path: Path) -> _File:
-    found = _convert(path, _json(path), _File)
+    data = _json(path)
+    check_depth(path, "asv result", data)
+    found = _convert(path, data, _File)
     if not 0 <= found.date < LAST_MS:
         raise StoredFileError(path, f"is no asv result: its date {found.date} is none")
     for benchmark, row in found.results.items():

@@ -95,12 +95,13 @@ def environment_of(result: Result) -> tuple[tuple[str, str], ...]:
 def _history(scenario: str, label: str, measured: Sequence[Stored | FailedCase]) -> CaseHistory:
     ordered = sorted(measured, key=_order)
     older = max(0, len(ordered) - MOST_RUNS)
+    newest = next(one for one in reversed(ordered) if isinstance(one, Stored))
     ordered = ordered[older:]
+    if newest not in ordered:  # nothing but failures since
+        ordered[0] = newest
     runs = tuple(_run(one) for one in ordered)
     series = tuple(_series(ordered, runs))
-    latest = next(one for one in reversed(ordered) if isinstance(one, Stored))
-    device = latest.result.device
-    return CaseHistory(scenario, label, device, runs, tuple(ordered), series, older)
+    return CaseHistory(scenario, label, newest.result.device, runs, tuple(ordered), series, older)
 
 
 def _order(one: Stored | FailedCase) -> tuple[float, float, str]:

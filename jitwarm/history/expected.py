@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from jitwarm.errors import StoredFileError
 from jitwarm.gate.counts import CasePlan
 from jitwarm.gate.expectation import case_name, plan_of, read
 from jitwarm.history.cases import CaseHistory, axes_of
+from jitwarm.history.content import is_folder
 from jitwarm.record import Result
 
 
@@ -35,17 +37,29 @@ def compare_all(
     """
     found: list[Expected] = []
     problems: dict[str, StoredFileError] = {}
-    if not folder.is_dir():
-        return [], [StoredFileError(folder, "there is no such folder of expectations")]
+    try:
+        if not is_folder(folder):
+            return [], [StoredFileError(folder, "there is no such folder of expectations")]
+    except StoredFileError as error:
+        return [], [error]
     for history in histories:
         path = folder / f"{history.scenario}.json"
         expected = Expected()
         try:
-            expected = _compare(history, path) if path.exists() else expected
+            expected = _compare(history, path) if _is_there(path) else expected
         except StoredFileError as error:
             problems[str(path)] = error
         found.append(expected)
     return found, list(problems.values())
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # so nobody can have written it
+            return False
+        raise StoredFileError(path, f"cannot be read: {error.strerror}") from error
 
 
 def _compare(history: CaseHistory, path: Path) -> Expected:

@@ -154,9 +154,9 @@ def _steps(
 def _absences(series: Series) -> Iterator[Mark]:
     last = series.points[-1]
     previous: Point | None = None
+    before: float | None = None  # the last number, however long ago
     for point in series.points:
         missing = point.value is None
-        before = previous.value if previous is not None else None
         if missing and (previous is None or previous.state != point.state):
             kind: Kind = "failed" if point.state == "failed" else "skipped"
             # Skipped from the start is a choice; skipped where there was a number may hide a loss.
@@ -164,7 +164,7 @@ def _absences(series: Series) -> Iterator[Mark]:
                 yield Mark(point.run, kind, before, None, last.state == point.state)
         elif not missing and previous is not None and previous.value is None:
             yield Mark(point.run, "mended", None, point.value)
-        previous = point
+        previous, before = point, before if missing else point.value
 
 
 def _moved(before: Run, after: Run) -> str:

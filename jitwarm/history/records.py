@@ -6,14 +6,14 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from jitwarm import stored
 from jitwarm.errors import StoredFileError
-from jitwarm.history.content import content
+from jitwarm.history.content import LARGEST, check_depth, check_numbers, content, is_folder
 from jitwarm.record import SCHEMA, Result, SourceRecord
 
 RESULT, FAILED = "result.json", "failed.json"
@@ -108,11 +108,14 @@ def read_records(paths: Iterable[Path]) -> Records:
 def moment(text: str) -> datetime:
     """A time of a record, in UTC; one without a zone is taken for UTC. Raises `ValueError`."""
     found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    if found.year == MAXYEAR:  # as seconds its end is the year after
+        raise ValueError(f"{text} is too late")
+    return found
 
 
 def _files(path: Path) -> Sequence[Path]:
-    if not path.is_dir():
+    if not is_folder(path):
         return [path]
     found = []
     # Not Path.rglob: it passes over folders that cannot be read, and would show a part for all.
@@ -138,6 +141,9 @@ def _read(file: Path, records: Records, seen: set[tuple[bytes, str]]) -> None:
         records.failed.append(FailedCase(file, _failed(file, data)))
     else:
         result = stored.decode(file, data, Result, SCHEMA, "result")
+        numbers = msgspec.structs.asdict(result)
+        check_depth(file, "result of jitwarm", numbers.pop("case"))  # which may hold any number
+        check_numbers(file, "result of jitwarm", msgspec.to_builtins(numbers))
         for name, text in (("started_at", result.started_at), ("source.date", result.source.date)):
             _check_moment(file, name, text, needed=name == "started_at")
         try:
@@ -180,6 +186,9 @@ def _warm_ms(file: Path, result: Result) -> dict[str, float] | None:
         events = msgspec.json.Decoder(_WarmEvent).decode_lines(content(path, "event file"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StoredFileError(path, f"is damaged, or no events of jitwarm: {error}") from None
+    for event in events:
+        if not 0 <= event.ms <= LARGEST:
+            raise StoredFileError(path, f"is no event file of jitwarm: ms is {event.ms}")
     return {
         kind: sum(e.ms for e in events if e.phase == "warm" and e.kind == kind)
         for kind in WARM_KINDS

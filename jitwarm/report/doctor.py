@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 from jitwarm.cache_places import CacheFolder
 from jitwarm.diagnosis import WRITES, Diagnosis
+from jitwarm.report.printable import printable
 from jitwarm.report.table import table
 
 
 def doctor_text(found: Diagnosis) -> str:
     """Everything, in blocks; the last lines are what is wrong, or that nothing is."""
+    found = _printable(found)
     blocks = (
         _head(found),
         _devices(found),
@@ -22,6 +27,19 @@ def doctor_text(found: Diagnosis) -> str:
         _verdict(found),
     )
     return "\n\n".join("\n".join(block) for block in map(list, blocks) if block)
+
+
+def _printable(found: Diagnosis) -> Diagnosis:
+    """The same with every text in one line that no terminal acts upon: a variable may hold all."""
+    return msgspec.convert(_texts(msgspec.to_builtins(found)), Diagnosis)
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_texts(name): _texts(inner) for name, inner in value.items()}
+    return [_texts(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _head(found: Diagnosis) -> Iterator[str]:

@@ -172,3 +172,44 @@ def test_without_names_of_benchmarks_the_prefix_tells_the_kind(tree):
     assert not metrics["suite.timeraw_import"].exact
     assert metrics["suite.track_failing"].exact
     assert "suite.Dcp8.track_compile_keys('decode')" in metrics
+
+
+def test_a_number_that_no_sum_can_hold_is_none(tmp_path):
+    columns = ["result", "params", "version"]
+    row = [[1.7e308, -1e300, 10**400, 1e18], [list("abcd")], "1"]
+    folder = write(tmp_path, result_columns=columns, results={"suite.time_a": row})
+    values = [one.latest.value for one in only(folder, "machine").series]
+    assert values == [None, None, None, 1e18]
+
+
+def test_what_is_nested_too_deeply_is_no_result(tmp_path):
+    deep = json.loads("[" * 60 + "]" * 60)
+    (found,) = read_asv(write(tmp_path, requirements={"a": deep}))[1]
+    assert found.problem == "is no asv result: it is nested too deeply"
+
+
+def test_a_part_that_cannot_be_listed_is_no_small_history(tree, monkeypatch):
+    """As a folder of another user's: `Path.glob` passes over it."""
+    real = type(tree).iterdir
+
+    def iterdir(path):
+        if path.name == "laptop":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(type(tree), "iterdir", iterdir)
+    found, (problem,) = read_asv(tree)
+    assert (found, str(problem)) == ([], f"{tree}/laptop: cannot be read: Permission denied")
+
+
+def test_a_link_to_nothing_is_not_the_lack_of_a_file(tree):
+    (tree / "benchmarks.json").unlink()
+    (tree / "benchmarks.json").symlink_to("benchmarks.json")
+    (problem,) = read_asv(tree)[1]
+    assert problem.problem == "cannot be read: Too many levels of symbolic links"
+
+
+def test_a_folder_that_nobody_can_look_at(tmp_path):
+    assert [one.problem for one in read_asv(tmp_path / ("x" * 300))[1]] == [
+        "cannot be read: File name too long"
+    ]

@@ -117,5 +117,19 @@ def test_skipped_from_the_start_is_a_choice_and_failed_is_not():
     assert [m.kind for m in marks(["skipped", "failed"]).marks] == ["failed"]
 
 
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([5, "failed", "skipped"], [("failed", 5, False), ("skipped", 5, True)]),
+        ([5, "skipped", "failed"], [("skipped", 5, False), ("failed", 5, True)]),
+        (["failed", "skipped"], [("failed", None, False)]),
+    ],
+)
+def test_a_number_that_failed_and_is_skipped_now_is_lost_all_the_same(values, kinds):
+    found = marks(values)
+    assert [(mark.kind, mark.before, mark.stands) for mark in found.marks] == kinds
+    assert found.worse is (kinds[-1][2])
+
+
 def test_a_series_without_any_number_has_levels_of_nothing():
     assert marks(["failed"], exact=False).steps[0].levels == ()

@@ -189,3 +189,66 @@ def test_only_the_newest_runs_are_kept(folder):
     ((history,), _) = case_histories(read_records(folder / f"{n}.json" for n in range(205)))
     assert (len(history.runs), history.older) == (MOST_RUNS, 5)
     assert history.measured[0].path.stem == "5"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("peak_rss_bytes", f"1{'0' * 400}", f"peak_rss_bytes is 1{'0' * 39}"),
+        ("import_s", "1e308", "import_s is 1e+308"),
+        ("import_s", "-5.0", "import_s is -5.0"),
+        ("layers", "-1", "layers is -1"),
+        ("case", f'{{"a":{"[" * 49 + "]" * 49}}}', ""),
+        ("case", f'{{"a":{"[" * 50 + "]" * 50}}}', "it is nested too deeply"),
+        ("case", f'{{"a":{"[" * 900 + "]" * 900}}}', "it is nested too deeply"),
+    ],
+)
+def test_values_that_nothing_has_are_no_result(folder, name, value, problem):
+    data = json.loads(encode(base()))
+    (data["funnel"] if name == "layers" else data)[name] = "here"
+    text = json.dumps(data).replace(f'"{name}": "here"', f'"{name}": {value}')
+    (folder / "result.json").write_text(text)
+    found = [one.problem for one in read_records([folder]).problems]
+    assert found == ([f"is no result of jitwarm: {problem}"] if problem else [])
+
+
+@pytest.mark.parametrize("name", ["excess_ms", "excess_decode_ms"])
+def test_a_first_step_may_be_faster_than_its_repeats(folder, name):
+    arms = base().arms
+    arms = arms | {"loaded": replace(arms["loaded"], **{name: -1.5}, raw={name: [-1.5, -2.0]})}
+    (folder / "result.json").write_bytes(encode(replace(base(), arms=arms, case={"x": -1e30})))
+    records = read_records([folder])
+    assert (len(records.results), records.problems) == (1, [])
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59.999999", "9999-12-31T23:59:59-12:00"])
+def test_a_time_that_is_no_number_of_seconds_is_none(folder, text):
+    (folder / "result.json").write_bytes(encode(replace(base(), started_at=text)))
+    (found,) = read_records([folder]).problems
+    assert found.problem == f"is no result of jitwarm: started_at {text!r} is no time"
+
+
+@pytest.mark.parametrize("ms", ["1e308", "-5.0"])
+def test_events_that_took_no_time_there_is(folder, ms):
+    (folder / "result.json").write_bytes(encode(base()))
+    (folder / "events.jsonl").write_text(f'{{"kind":"load","phase":"warm","ms":{ms}}}\n')
+    (found,) = read_records([folder]).problems
+    assert found.problem == f"is no event file of jitwarm: ms is {float(ms)}"
+
+
+def test_a_path_that_nobody_can_look_at(tmp_path):
+    (found,) = read_records([tmp_path / ("x" * 300)]).problems
+    assert found.problem == "cannot be read: File name too long"
+
+
+def test_a_case_that_has_failed_for_longer_than_is_shown_keeps_its_result(folder):
+    (folder / "result.json").write_bytes(encode(base()))
+    for number in range(MOST_RUNS + 3):
+        place = folder.parents[1] / str(number) / "deepseek-v3.2-dcp" / folder.name
+        place.mkdir(parents=True)
+        (place / "failed.json").write_bytes(encode({"error": f"{number}"}))
+    ((history,), orphans) = case_histories(read_records([folder.parents[1]]))
+    assert history.latest.path == folder / "result.json"
+    assert (len(history.measured), history.older, orphans) == (MOST_RUNS, 4, [])
+    assert history.measured[0] is history.latest
+    assert history.failed_last is history.measured[-1]

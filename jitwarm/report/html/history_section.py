@@ -54,10 +54,11 @@ def charts(judged: Sequence[Judged], runs: Sequence[Run], payload: Payload) -> s
 
 def numbers_table(caption: str, judged: Sequence[Judged], runs: Sequence[Run]) -> str:
     """A row a number."""
-    return table(caption, HEAD, (_row(one, runs) for one in judged))
+    newest = newest_run(judged)
+    return table(caption, HEAD, (_row(one, runs, newest) for one in judged))
 
 
-def _row(one: Judged, runs: Sequence[Run]) -> str:
+def _row(one: Judged, runs: Sequence[Run], newest: int) -> str:
     series, metric = one.series, one.series.metric
     values = series.values
     first, last = (values[0], values[-1]) if values else (None, None)
@@ -67,12 +68,28 @@ def _row(one: Judged, runs: Sequence[Run]) -> str:
         [
             Cell(f"{text(metric.title)} <small>{text(metric.unit + unit)}</small>", metric.title),
             Cell(text(show(first)), first, "n"),
-            Cell(text("no number" if series.latest.value is None else show(last)), last, "n"),
+            Cell(
+                text("no number" if series.latest.value is None else show(last))
+                + not_newest(one, runs, newest),
+                last,
+                "n",
+            ),
             _change(first, last),
             Cell(str(len(series.points)), float(len(series.points)), "n"),
             Cell(_happened(one, runs), float(-len(one.marks)), "wide" if one.marks else ""),
         ]
     )
+
+
+def newest_run(judged: Sequence[Judged]) -> int:
+    """The newest run that has any number."""
+    return max((one.series.latest.run for one in judged), default=0)
+
+
+def not_newest(one: Judged, runs: Sequence[Run], newest: int) -> str:
+    """Of which commit the last number is, if newer runs have none: it is not theirs."""
+    run = one.series.latest.run
+    return "" if run == newest else f" <small>at {text(figures.labels(runs)[run])}</small>"
 
 
 def _change(first: float | None, last: float | None) -> Cell:

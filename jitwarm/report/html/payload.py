@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jitwarm.report.html.markup import text
+from jitwarm.report.printable import printable
 
 Row = Mapping[str, object]
 
@@ -30,7 +31,7 @@ class Payload:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         self._figures[identity] = {
             "chart": chart,
-            "title": title,
+            "title": printable(title),
             "columns": columns,
             "rows": [[_short(row.get(name)) for name in columns] for row in rows],
         }
@@ -52,7 +53,7 @@ class Payload:
         """
         if key not in self._keys:
             self._keys[key] = len(self._spelt)
-            parts = key.split("; ")
+            parts = printable(key).split("; ")
             self._spelt.append([self._words.setdefault(p, len(self._words)) for p in parts])
         return self._keys[key]
 
@@ -70,7 +71,9 @@ class Payload:
 
 
 def _short(value: object) -> object:
-    """A number with as many digits as a chart can show."""
+    """A number with as many digits as a chart can show; a text in which nothing acts."""
+    if isinstance(value, str):
+        return printable(value)
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 

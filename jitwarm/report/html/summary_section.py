@@ -9,7 +9,7 @@ from jitwarm.history.marks import BAD, Judged
 from jitwarm.history.points import Run
 from jitwarm.history.records import FailedCase
 from jitwarm.report.html import figures
-from jitwarm.report.html.history_section import mark_badge
+from jitwarm.report.html.history_section import mark_badge, newest_run, not_newest
 from jitwarm.report.html.judged import JudgedCase, JudgedTree, states
 from jitwarm.report.html.markup import (
     Cell,
@@ -149,7 +149,7 @@ def changes(cases: Sequence[JudgedCase], trees: Sequence[JudgedTree]) -> str:
 def _marks(
     judged: Sequence[Judged], runs: Sequence[Run], link: str, title: str
 ) -> list[tuple[float, str]]:
-    names = figures.labels(runs)
+    names, newest_of_all = figures.labels(runs), newest_run(judged)
     found = []
     for one in judged:
         metric, newest = one.series.metric, one.series.latest.value
@@ -166,7 +166,7 @@ def _marks(
                 Cell(mark_badge(mark) + back, f"{int(not bad)} {mark.kind}"),
                 Cell(text(show(mark.before)), mark.before, "n"),
                 Cell(text(show(mark.after)), mark.after, "n"),
-                Cell(text(show(newest)), newest, "n"),
+                Cell(text(show(newest)) + not_newest(one, runs, newest_of_all), newest, "n"),
                 _when(run, names[mark.run]),
                 words(mark.note, "wide" if mark.note else ""),
             ]

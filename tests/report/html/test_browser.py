@@ -6,6 +6,7 @@ the system is taken).
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 import shutil
@@ -15,8 +16,9 @@ import pytest
 from jitwarm.history.asv import read_asv
 from jitwarm.history.cases import case_histories
 from jitwarm.history.records import read_records
+from jitwarm.record import encode
 from jitwarm.report.html.page import Contents, html_of, page_of
-from made_history import write_asv, write_records
+from made_history import base, replace, write_asv, write_records
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("altair")
@@ -95,6 +97,30 @@ def test_it_draws_every_chart_and_fits(opened, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     widest = "Math.max(...Array.from(document.querySelectorAll('.plot svg'), (s) => s.clientWidth))"
     assert page.evaluate(widest) <= width
+
+
+@pytest.mark.parametrize("width", [1440, 360])
+def test_a_name_of_any_length_fits(chromium, tmp_path, width):
+    """Also one without a place to break it: in the headings, the tables, and above the charts."""
+    long = "W" * 3000
+    made = base()
+    kernels = (replace(made.kernels[0], kernel=long, no_keys_reason=long), *made.kernels[1:])
+    arms = made.arms | {long: made.arms["cold"]}
+    made = replace(made, scenario=long, kernels=kernels, arms=arms, checks=(long,))
+    (tmp_path / "result.json").write_bytes(encode(made))
+    write_asv(tmp_path / "asv")
+    for path in (tmp_path / "asv").glob("*/*-*.json"):
+        data = json.loads(path.read_text())
+        row = [[1], [[long]], "1"]
+        path.write_text(json.dumps(data | {"results": {f"suite.{long}.track_x": row}}))
+    cases, _ = case_histories(read_records([tmp_path / "result.json"]))
+    page = page_of(Contents(cases, trees=read_asv(tmp_path / "asv")[0]))
+    (tmp_path / "page.html").write_bytes(html_of(page))
+    opened = chromium.new_page(viewport={"width": width, "height": 900})
+    opened.goto((tmp_path / "page.html").as_uri())
+    open_everything(opened)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    opened.close()
 
 
 def test_colours_follow_the_scheme(opened):

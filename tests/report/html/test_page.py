@@ -22,7 +22,7 @@ from jitwarm.history.expected import Expected
 from jitwarm.history.records import FailedCase, FailedRecord, read_records
 from jitwarm.record import FailedKey, Result, encode
 from jitwarm.report.html.page import Contents, html_of, page_of
-from made_history import base, replace, write_asv, write_records
+from made_history import base, commit, replace, result, write_asv, write_records
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -307,3 +307,38 @@ if __name__ == "__main__":
     del whole["charts"]
     GOLDEN.parent.mkdir(exist_ok=True)
     GOLDEN.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def test_a_number_that_the_newest_runs_do_not_have_says_of_which_commit_it_is(tmp_path):
+    """An arm that is not measured any more: its last number is not the newest run's."""
+    for number in range(3):
+        made = result(number)
+        arms = made.arms if number < 2 else {"cold": made.arms["cold"]}
+        (tmp_path / f"{number}.json").write_bytes(encode(replace(made, arms=arms)))
+    cases, _ = case_histories(read_records([tmp_path / f"{number}.json" for number in range(3)]))
+    html = html_of(page_of(Contents(cases))).decode()
+    rows = re.findall(r"<tr>(.*?)</tr>", html.partition("over commits</caption>")[2])
+    gone = f"<small>at {commit(1)[:8]}</small></td>"
+    heads = [re.match(r"<th[^>]*>([^<]*?) <small>", one) for one in rows]
+    named = {head[1]: gone in one for head, one in zip(heads, rows, strict=True) if head}
+    assert named["start-up until ready"] is True
+    assert named["compiled while serving, loaded"] is True
+    assert named["imports"] is named["compiled while serving, cold"] is False
+
+
+def test_nothing_in_charts_and_lists_of_keys_acts(tmp_path):
+    made = base()
+    key = "\u202eevil\x1b[a; \u2066b]"
+    kernels = (replace(made.kernels[0], kernel="k\u202e\n"), *made.kernels[1:])
+    coverage = replace(made.coverage, unreached_keys=(key,))
+    (tmp_path / "result.json").write_bytes(
+        encode(replace(made, kernels=kernels, coverage=coverage))
+    )
+    cases, _ = case_histories(read_records([tmp_path]))
+    page = page_of(Contents(cases))
+    data = json.loads(page.data)
+    assert data["words"] == [r"\u202eevil\x1b[a", r"\u2066b]"]
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.body)
+    assert not re.search(r"\\u20(2[a-e]|6[6-9])|\\u00[01]", page.data.replace(r"\\u", ""))
+    rows = [row for one in data["figures"].values() for row in one["rows"]]
+    assert r"k\u202e\n" in {value for row in rows for value in row}
