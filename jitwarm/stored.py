@@ -60,3 +60,5 @@ def decode(path: object, data: bytes, kind: type[T], schema: int, what: str) -> 
         return msgspec.json.decode(data, type=kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise StoredFileError(path, f"is no {what} of jitwarm: {error}") from None
+    except msgspec.DecodeError as error:  # in what the schema number's look had skipped
+        raise StoredFileError(path, f"is damaged or no JSON ({error})") from None

@@ -54,3 +54,16 @@ def test_no_file_and_a_folder(tmp_path):
         read(tmp_path / "none.json", Thing, 1, "result")
     with pytest.raises(StoredFileError, match="cannot be read: Is a directory"):
         read(tmp_path, Thing, 1, "result")
+
+
+class Named(msgspec.Struct):
+    schema: int
+    name: str
+
+
+def test_text_that_is_no_utf_8(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"schema": 1, "name": "\xff"}')
+    with pytest.raises(StoredFileError) as caught:
+        read(path, Named, 1, "result")
+    assert str(caught.value) == f"{path}: is damaged or no JSON (Invalid UTF-8 encoded string)"
