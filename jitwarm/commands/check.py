@@ -15,7 +15,7 @@ from jitwarm.commands.options import choice_options, gate_options, positive, sce
 from jitwarm.commands.output import note
 from jitwarm.commands.publish import check_publishable, check_writable_file, publish
 from jitwarm.commands.selection import chosen_cases, settings_of
-from jitwarm.errors import StoredFileError, UsageError
+from jitwarm.errors import RunError, StoredFileError, UsageError
 from jitwarm.gate import expectation
 from jitwarm.gate.check_case import CheckedCase, Outcome, check_case
 from jitwarm.gate.expectation import Expectation, case_name
@@ -168,11 +168,11 @@ def _updated(
     if None in plans or any(file.is_broken for file, _ in checked):
         note("nothing was written: it takes sound files, and plans of every chosen case")
         return conclude("check", "kernels", 0, statements)
-    written = []
+    written: list[str] = []
     for file, ones in checked:
         stored = _with_plans(file, ones)
         if stored != file.stored:
-            expectation.write(file.path, stored)
+            _write(file.path, stored, written)
             written.append(shown(file.path))
             note(f"wrote {written[-1]}")
     accepted = [_accepted(one) if one.kind in ACCEPTED else one for one in statements]
@@ -186,6 +186,14 @@ def _updated(
         f"updated {many(len(written), 'file')}: {changes[0] if changes else written[0]}{more}"
     )
     return msgspec.structs.replace(verdict, headline=headline)
+
+
+def _write(path: Path, stored: Expectation, before: Sequence[str]) -> None:
+    try:
+        expectation.write(path, stored)
+    except OSError as error:
+        wrote = f" (written before: {', '.join(before)})" if before else ""
+        raise RunError(f"{shown(path)} cannot be written: {error.strerror}{wrote}") from error
 
 
 def _accepted(statement: Statement) -> Statement:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 
 import pytest
 
-from jitwarm import cli
+from jitwarm import atomic, cli
 from jitwarm.commands import check as command
 from jitwarm.errors import ArmFailed, WorkerError
 from made_plans import answer, key, miss, replayed
@@ -590,3 +591,17 @@ def test_nothing_is_planned_if_a_file_could_not_be_written(project):
         assert err.startswith(f"jitwarm: {option[0]}: ")
         assert "cannot be written" in err
     assert project.asked == []
+
+
+def test_an_expectation_that_cannot_be_written_after_all(expected, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = expected.file.read_bytes()
+    expected.plan(1, scale(1))
+    monkeypatch.setattr(atomic, "write_bytes", full)
+    assert cli.main(["check", "scenarios/own.toml", "--update"]) == 3
+    assert expected.capsys.readouterr().err == (
+        "jitwarm: reports/expected/own.json cannot be written: No space left on device\n"
+    )
+    assert expected.file.read_bytes() == before
