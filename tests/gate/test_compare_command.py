@@ -308,8 +308,11 @@ def test_files_for_ci(compare, root, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--pairs=7"], ["--pairs=9"], ["--pairs=x"], ["--effect=0"], ["--effect=2"], ["--effect=nan"]],
-)
+    [
+        ["--pairs=7"], ["--pairs=9"], ["--pairs=1002"], ["--pairs=x"],
+        ["--effect=0"], ["--effect=2"], ["--effect=nan"],
+    ],
+)  # fmt: skip
 def test_requests_that_make_no_sense(root, monkeypatch, capsys, arguments):
     monkeypatch.chdir(root)
     with pytest.raises(SystemExit) as stopped:
