@@ -189,7 +189,7 @@ def _record(side: Side, output: bytes) -> _Record:
         raise SideFailed(side, f"jitwarm warm --json printed {len(lines)} lines, not one record")
     try:
         return msgspec.json.decode(lines[0], type=_Record)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SideFailed(side, f"jitwarm warm --json printed another record: {error}") from None
 
 

@@ -101,6 +101,7 @@ def test_what_a_side_is_asked(sampler):
         ("sys.exit(0)", "printed 0 lines, not one record"),
         ("print('loading')", "printed 2 lines, not one record"),
         ("record.clear()", "printed another record: Object missing required field `case`"),
+        ("os.write(1, b'{\"a\": ' + b'[' * 60_000); os._exit(0)", "another record: .*recursion"),
         ("record['keys'] = 3", r"another record: Expected `array`, got `int` - at `\$.keys`"),
     ],
 )  # fmt: skip
