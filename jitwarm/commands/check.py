@@ -20,7 +20,8 @@ from jitwarm.gate import expectation
 from jitwarm.gate.check_case import CheckedCase, Outcome, check_case
 from jitwarm.gate.expectation import Expectation, case_name
 from jitwarm.gate.judge_counts import Place, soaked
-from jitwarm.gate.project import expected_folder, in_project, shown
+from jitwarm.gate.lost import lost_scenarios
+from jitwarm.gate.project import expected_folder, in_project, project_of, shown, text_of
 from jitwarm.gate.verdict import Statement, Verdict, conclude
 from jitwarm.gate.words import many
 from jitwarm.harness import check_cases
@@ -97,6 +98,7 @@ def check(options: argparse.Namespace) -> int:
     compared = sum(one.compared for _, ones in checked for one in ones)
     if options.update:
         return publish(options, _updated(checked, statements))
+    statements += _lost(options, files)
     return publish(options, conclude("check", "kernels", compared, statements))
 
 
@@ -158,6 +160,20 @@ def _said(
         gone = replace(place, case=name).say("MISSING-ROW", GATE, text)
         said += soaked([gone], {"": rows[name].soaking or ""})
     return said
+
+
+def _lost(options: argparse.Namespace, files: Sequence[_File]) -> Iterable[Statement]:
+    """Expectations without a scenario; whoever asks for one scenario does not ask for others."""
+    if options.expected or not Path(options.scenario).is_dir():
+        return
+    known = {file.scenario.name for file in files}
+    places = {file.path.parent: project_of(Path(file.scenario.path)) for file in files}
+    for folder, project in places.items():
+        for path in lost_scenarios(folder, known, project):
+            text = "has an expectation, and no scenario of the project has this name"
+            advice = f"if the scenario is meant to be gone: git rm {shlex.quote(shown(path))}"
+            yield Statement("MISSING-ROW", GATE, path.stem, text, advice=advice,
+                            file=text_of(path.relative_to(project)))  # fmt: skip
 
 
 def _updated(
