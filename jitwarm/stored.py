@@ -58,5 +58,8 @@ def decode(path: object, data: bytes, kind: type[T], schema: int, what: str) -> 
         )
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise StoredFileError(path, f"is no {what} of jitwarm: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # In what the look for the schema number had skipped.
+        raise StoredFileError(path, f"is damaged or no JSON ({error})") from None

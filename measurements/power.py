@@ -28,13 +28,16 @@ import msgspec
 import numpy as np
 from tabulate import tabulate
 
+from jitwarm.errors import StoredFileError
 from jitwarm.gate.calibration import (
     Calibration,
     PowerRow,
     calibrate,
     every_window,
+    pair_spread,
     power,
     read_calibration,
+    rule_constants,
     scaled_to,
     write_calibration,
 )
@@ -80,11 +83,28 @@ def record(scenario: Path, arguments: Sequence[str], runs: int) -> Calibration:
     return calibrate(case.name, case.label, samples, (before, os.getloadavg()[0]), NUMBERS)
 
 
+def judged_again(path: Path) -> Calibration:
+    """Stored runs under the rule as it is now: the rows in the file may be another rule's.
+
+    Raises `StoredFileError`, for too few runs too.
+    """
+    stored = read_calibration(path)
+    if len(stored.cpu_s) < LEAST_RUNS or min(stored.cpu_s) <= 0:
+        raise StoredFileError(path, f"tells nothing: it takes {LEAST_RUNS} runs with times")
+    times = np.array(stored.cpu_s)
+    return msgspec.structs.replace(
+        stored,
+        rule=rule_constants(),
+        pair_spread=pair_spread(times),
+        rows=tuple(power(times, count) for count in NUMBERS),
+    )
+
+
 def told(found: Calibration) -> tuple[str, list[str]]:
     """The tables for people, and what does not hold, a line each."""
     times = np.array(found.cpu_s)
     machine, versions = found.machine, found.versions
-    python, torch, triton = (versions[name] for name in ("python", "torch", "triton"))
+    python, torch, triton = (versions.get(name, "-") for name in ("python", "torch", "triton"))
     about = f"{found.scenario} {found.case}".strip()
     ground = f"{machine.processor}, {machine.cores} cores, {machine.system}; {found.device.name}"
     load = f"load average {found.load[0]:.1f} before, {found.load[1]:.1f} after"
@@ -188,7 +208,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.runs < LEAST_RUNS:
         parser.error(f"--runs: at least {LEAST_RUNS} tell something of a rule for pairs")
     if options.stored:
-        found = read_calibration(Path(options.stored))
+        try:
+            found = judged_again(Path(options.stored))
+        except StoredFileError as error:
+            _note(str(error))
+            return error.exit_code
     else:
         wanted = [f"--device={options.device}", *(f"--case={one}" for one in options.case or ())]
         found = record(Path(options.scenario), wanted, options.runs)

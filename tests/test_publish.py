@@ -111,3 +111,19 @@ def test_files_are_looked_at_before_anything_is_measured(tmp_path):
     ):
         with pytest.raises(UsageError, match=text):
             check_publishable(wanted)
+
+
+def test_one_file_that_cannot_be_written_does_not_cost_the_other(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    wanted = options(junit=str(tmp_path / "file" / "j.xml"), summary=str(tmp_path / "s.md"))
+    assert publish(wanted, FAILED) == 3
+    assert (tmp_path / "s.md").read_text().startswith("**failed: s K: +6 keys**\n")
+
+
+def test_what_to_do_is_no_command_of_the_log(capsys, monkeypatch):
+    said = Statement("MISS", 1, "s", "x", "", "::error::K", advice="::error::K: declare n=2")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    publish(options(), conclude("check", "kernels", 1, [said]))
+    lines = capsys.readouterr().out.splitlines()
+    assert "\\::error::K: declare n=2" in lines
+    assert [line[:24] for line in lines if line.startswith("::")] == ["::error title=jitwarm ch"]

@@ -38,7 +38,7 @@ def test_a_whole_file_is_read(tmp_path):
         (b'{"schema": 1, "count": "x"}', "is no result of jitwarm: Expected `int`, got `str`"),
         (
             b'{"schema": 1, "count": 1, "name": "\xff"}',
-            "is no result of jitwarm: Invalid UTF-8 encoded string",
+            "is damaged or no JSON (Invalid UTF-8 encoded string)",
         ),
         (b'{"schema": 1}', "is no result of jitwarm: Object missing required field `count`"),
     ],
@@ -64,3 +64,16 @@ def test_no_file_and_a_folder(tmp_path):
 def test_a_line_is_one_line_whatever_the_file_holds():
     error = StoredFileError("a\nb/\x1b[31m.json", "is no result: '" + "x\u202e" * 1000)
     assert str(error) == r"a\nb/\x1b[31m.json: is no result: '" + r"x\u202e" * 192 + "x..."
+
+
+class Named(msgspec.Struct):
+    schema: int
+    name: str
+
+
+def test_text_that_is_no_utf_8(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"schema": 1, "name": "\xff"}')
+    with pytest.raises(StoredFileError) as caught:
+        read(path, Named, 1, "result")
+    assert str(caught.value) == f"{path}: is damaged or no JSON (Invalid UTF-8 encoded string)"

@@ -15,12 +15,13 @@ from jitwarm.commands.options import choice_options, gate_options, positive, sce
 from jitwarm.commands.output import note
 from jitwarm.commands.publish import check_publishable, check_writable_file, publish
 from jitwarm.commands.selection import chosen_cases, settings_of
-from jitwarm.errors import StoredFileError, UsageError
+from jitwarm.errors import RunError, StoredFileError, UsageError
 from jitwarm.gate import expectation
 from jitwarm.gate.check_case import CheckedCase, Outcome, check_case
 from jitwarm.gate.expectation import Expectation, case_name
 from jitwarm.gate.judge_counts import Place, soaked
-from jitwarm.gate.project import expected_folder, in_project, shown
+from jitwarm.gate.lost import lost_scenarios
+from jitwarm.gate.project import expected_folder, in_project, project_of, shown, text_of
 from jitwarm.gate.verdict import Statement, Verdict, conclude
 from jitwarm.gate.words import many
 from jitwarm.harness import check_cases
@@ -97,6 +98,7 @@ def check(options: argparse.Namespace) -> int:
     compared = sum(one.compared for _, ones in checked for one in ones)
     if options.update:
         return publish(options, _updated(checked, statements))
+    statements += _lost(options, files)
     return publish(options, conclude("check", "kernels", compared, statements))
 
 
@@ -160,6 +162,20 @@ def _said(
     return said
 
 
+def _lost(options: argparse.Namespace, files: Sequence[_File]) -> Iterable[Statement]:
+    """Expectations without a scenario; whoever asks for one scenario does not ask for others."""
+    if options.expected or not Path(options.scenario).is_dir():
+        return
+    known = {file.scenario.name for file in files}
+    places = {file.path.parent: project_of(Path(file.scenario.path)) for file in files}
+    for folder, project in places.items():
+        for path in lost_scenarios(folder, known, project):
+            text = "has an expectation, and no scenario of the project has this name"
+            advice = f"if the scenario is meant to be gone: git rm {shlex.quote(shown(path))}"
+            yield Statement("MISSING-ROW", GATE, path.stem, text, advice=advice,
+                            file=text_of(path.relative_to(project)))  # fmt: skip
+
+
 def _updated(
     checked: Sequence[tuple[_File, list[CheckedCase]]], statements: Sequence[Statement]
 ) -> Verdict:
@@ -168,11 +184,11 @@ def _updated(
     if None in plans or any(file.is_broken for file, _ in checked):
         note("nothing was written: it takes sound files, and plans of every chosen case")
         return conclude("check", "kernels", 0, statements)
-    written = []
+    written: list[str] = []
     for file, ones in checked:
         stored = _with_plans(file, ones)
         if stored != file.stored:
-            expectation.write(file.path, stored)
+            _write(file.path, stored, written)
             written.append(shown(file.path))
             note(f"wrote {written[-1]}")
     accepted = [_accepted(one) if one.kind in ACCEPTED else one for one in statements]
@@ -186,6 +202,14 @@ def _updated(
         f"updated {many(len(written), 'file')}: {changes[0] if changes else written[0]}{more}"
     )
     return msgspec.structs.replace(verdict, headline=headline)
+
+
+def _write(path: Path, stored: Expectation, before: Sequence[str]) -> None:
+    try:
+        expectation.write(path, stored)
+    except OSError as error:
+        wrote = f" (written before: {', '.join(before)})" if before else ""
+        raise RunError(f"{shown(path)} cannot be written: {error.strerror}{wrote}") from error
 
 
 def _accepted(statement: Statement) -> Statement:

@@ -16,7 +16,7 @@ from jitwarm.commands.options import (
     gate_options,
     scenario_options,
 )
-from jitwarm.commands.output import note
+from jitwarm.commands.output import note, say
 from jitwarm.commands.publish import check_publishable, publish
 from jitwarm.commands.selection import chosen_cases, overrides_of
 from jitwarm.errors import BaselineError, ScenarioError, UsageError
@@ -24,7 +24,7 @@ from jitwarm.gate.calibration import Calibration, read_calibration, why_not
 from jitwarm.gate.compare_case import Compared, Comparison, compare_case
 from jitwarm.gate.pairs import Pairs, Sampler
 from jitwarm.gate.places import Layout, layout
-from jitwarm.gate.rule import EFFECT, LEAST_PAIRS, PAIRS, POWER
+from jitwarm.gate.rule import EFFECT, LEAST_PAIRS, MOST_PAIRS, PAIRS, POWER
 from jitwarm.gate.sampling import ProcessSampler, Request
 from jitwarm.gate.verdict import Statement, conclude
 from jitwarm.gate.worktrees import (
@@ -58,8 +58,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def _pairs(text: str) -> int:
     value = int(text)
-    if value < LEAST_PAIRS or value % 2:
-        problem = f"expected an even number of at least {LEAST_PAIRS}, got {text}"
+    if not LEAST_PAIRS <= value <= MOST_PAIRS or value % 2:
+        problem = f"expected an even number from {LEAST_PAIRS} to {MOST_PAIRS}, got {text}"
         raise argparse.ArgumentTypeError(problem)
     return value
 
@@ -90,12 +90,14 @@ def compare_with(options: argparse.Namespace, sampler_of: Callable[[Request], Sa
                 if found.pairs is not None:
                     compared += len(found.pairs.base)
                     if calibration is not None:
-                        said = list(_with_power(calibration, found.statement, found.pairs))
+                        said = list(
+                            _with_power(calibration, found.statement, found.pairs, options.effect)
+                        )
                 statements += said
                 if not options.json and said[0].kind == "SAME":
                     # The verdict shows what is not as expected; here is what is.
                     lines = [said[0].line, *(f"    {line}" for line in said[0].details)]
-                    print("\n".join(map(printable, lines)) + "\n", flush=True)
+                    say("\n".join(map(printable, lines)) + "\n")
     except BaselineError as error:
         statements.append(Statement("NOT-COMPARABLE", BASELINE, options.scenario, str(error)))
     return publish(options, conclude("compare", "pairs", compared, statements))
@@ -176,13 +178,15 @@ def _arguments(options: argparse.Namespace, scenario: Scenario, case: Case) -> t
     return tuple(arguments)
 
 
-def _with_power(calibration: Calibration, about: Statement, pairs: Pairs) -> Iterator[Statement]:
+def _with_power(
+    calibration: Calibration, about: Statement, pairs: Pairs, effect: float
+) -> Iterator[Statement]:
     """The statement with what the calibration of this machine says about it, or with a remark
     behind it: why that says nothing. Neither changes the exit code.
     """
     count = len(pairs.base)
     row = calibration.row(count)
-    differences = why_not(calibration, pairs.first_base)
+    differences = why_not(calibration, pairs.first_base, effect)
     if row is None:
         differences.append(f"it has no row for {count} pairs or fewer")
     if differences or row is None:

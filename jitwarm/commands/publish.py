@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from jitwarm import atomic, env
-from jitwarm.commands.output import complain, show
+from jitwarm.commands.output import complain, say, show
 from jitwarm.errors import UsageError
 from jitwarm.gate.verdict import Verdict
-from jitwarm.report.annotations import github_annotations
+from jitwarm.report.annotations import github_annotations, without_commands
 from jitwarm.report.junit import verdict_junit
 from jitwarm.report.verdict import verdict_text
 from jitwarm.report.verdict_markdown import verdict_markdown
@@ -50,25 +50,32 @@ def publish(options: argparse.Namespace, verdict: Verdict) -> int:
     written. stdout has the text or, with `--json`, the verdict as one line.
     """
     code = verdict.code
-    try:
-        if options.junit is not None:
-            atomic.write_bytes(Path(options.junit), verdict_junit(verdict))
-        if options.summary is not None:
-            _write_summary(options.summary, verdict_markdown(verdict).encode())
-    except OSError as error:
-        complain(f"the verdict could not be written: {error}")
-        code = worst((code, RUN))
-    show(options, verdict, verdict_text(verdict))
+    for name, form in (("junit", _write_junit), ("summary", _write_summary)):
+        try:
+            if getattr(options, name) is not None:
+                form(Path(getattr(options, name)), verdict)
+        except OSError as error:  # the other file is written all the same
+            complain(f"the verdict could not be written: {error}")
+            code = worst((code, RUN))
+    text = verdict_text(verdict)
+    show(options, verdict, without_commands(text) if env.github_actions() else text)
     if env.github_actions():
-        for line in github_annotations(verdict):
-            print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
+        annotations = "\n".join(github_annotations(verdict))
+        if annotations and options.json:
+            print(annotations, file=sys.stderr, flush=True)
+        elif annotations:
+            say(annotations)
     return code
 
 
-def _write_summary(name: str, text: bytes) -> None:
+def _write_junit(path: Path, verdict: Verdict) -> None:
+    atomic.write_bytes(path, verdict_junit(verdict))
+
+
+def _write_summary(path: Path, verdict: Verdict) -> None:
     """A whole file; but the one that GitHub gives a step is shared by all commands of the step."""
-    path = Path(name)
-    if name == env.github_step_summary():
+    text = verdict_markdown(verdict).encode()
+    if path == Path(env.github_step_summary()):
         with path.open("ab") as file:
             file.write(text)
     else:

@@ -76,9 +76,9 @@ class Calibration(msgspec.Struct, frozen=True):
         return max(known, key=lambda row: row.pairs, default=None)
 
 
-def rule_constants() -> tuple[float, float, float, float]:
+def rule_constants(effect: float = EFFECT) -> tuple[float, float, float, float]:
     """What a calibration has to have been made with to say anything about this rule."""
-    return LEVEL, EFFECT, FLOOR_SHARE, FLOOR_S
+    return LEVEL, effect, FLOOR_SHARE, FLOOR_S
 
 
 def calibrate(
@@ -131,13 +131,15 @@ def this_machine() -> Machine:
     )
 
 
-def why_not(calibration: Calibration, sample: Sample) -> list[str]:
-    """Why a calibration says nothing about this comparison: what differs, a line each."""
+def why_not(calibration: Calibration, sample: Sample, effect: float = EFFECT) -> list[str]:
+    """Why a calibration says nothing about this comparison, which asked about `effect`: what
+    differs, a line each.
+    """
     here = this_machine()
     pairs: list[tuple[str, object, object]] = [
         ("processor", calibration.machine.processor, here.processor),
         ("cores", calibration.machine.cores, here.cores),
-        ("rule", calibration.rule, rule_constants()),
+        ("rule", calibration.rule, rule_constants(effect)),
         ("device", calibration.device.name, sample.device.name),
         ("driver", calibration.device.driver, sample.device.driver),
     ]

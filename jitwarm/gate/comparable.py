@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jitwarm.gate.pairs import SIDES, Pairs, Sample, Side
-from jitwarm.gate.places import is_installed
+from jitwarm.gate.places import is_installed, is_standard
 
 
 def machine_differences(pairs: Pairs, *, own_jitwarm: bool) -> list[str]:
@@ -37,6 +37,32 @@ def foreign_modules(
     places = {*roots.values(), repository}
     owners = {module: _owner(Path(module), places) for module in modules}
     return [module for module, owner in owners.items() if owner not in (None, roots[side])]
+
+
+def outside_copies(root: Path, modules: Iterable[str]) -> list[str]:
+    """The imported packages that a side has itself, in its root or a folder of it such as `src`,
+    and that came from elsewhere all the same: installed, or another clone's.
+
+    Only where most of what was imported of one is in the side's too: a folder of tests may be
+    called like the package that it tests.
+    """
+    own: dict[str, list[Path]] = {}
+    for folder in (root, *(path for path in root.iterdir() if path.is_dir())):
+        if folder == root or not (folder / "__init__.py").exists():
+            for file in folder.glob("*/__init__.py"):
+                own.setdefault(file.parent.name, []).append(file.parent)
+    files = [Path(module) for module in modules]
+    found = []
+    for package in (file.parent for file in files if file.name == "__init__.py"):
+        inner = (package.parent / "__init__.py").is_file()
+        if package.name not in own or inner or is_standard(package) or _owner(package, [root]):
+            continue
+        parts = [file.relative_to(package) for file in files if file.is_relative_to(package)]
+        for place in own[package.name]:
+            if 2 * sum((place / part).is_file() for part in parts) > len(parts):
+                found.append(str(package))
+                break
+    return found
 
 
 def holds_jitwarm(modules: Iterable[Path]) -> bool:

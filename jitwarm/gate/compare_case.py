@@ -13,6 +13,7 @@ from jitwarm.gate.comparable import (
     foreign_modules,
     holds_jitwarm,
     machine_differences,
+    outside_copies,
     own_modules,
 )
 from jitwarm.gate.key_changes import key_count
@@ -24,6 +25,10 @@ from jitwarm.tally import BASELINE, RUN
 
 # At most so many files or fields are named.
 NAMED = 4
+_HIDES = (
+    "hides the side's own: put its source folder on PYTHONPATH, as in PYTHONPATH=src jitwarm "
+    "compare ..."
+)
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -98,8 +103,16 @@ def _not_comparable(what: Comparison, pairs: Pairs) -> Statement | None:
                 BASELINE,
                 f"{side} imported {len(foreign)} files that are not its own, such as {foreign[0]}",
                 details=tuple(foreign),
-                advice="a package installed from the working tree hides the side's own: put its "
-                "source folder on PYTHONPATH, as in PYTHONPATH=src jitwarm compare ...",
+                advice=f"a package installed from the working tree {_HIDES}",
+            )
+        copies = outside_copies(what.roots[side], first[side].modules)
+        if copies:
+            return what.statement(
+                "NOT-COMPARABLE",
+                BASELINE,
+                f"{side} has a package {Path(copies[0]).name} and ran another: {copies[0]}",
+                details=tuple(copies),
+                advice=f"an installed package {_HIDES}",
             )
     idle = [side for side in SIDES if not own[side]]
     if len(idle) == 1 or (idle and first["base"].case == first["head"].case):

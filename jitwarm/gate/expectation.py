@@ -10,7 +10,8 @@ Keys and counts stand under the ranks that have them ("every rank", "ranks 1-7")
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -25,6 +26,8 @@ from jitwarm.record import encode
 T = TypeVar("T")
 
 SCHEMA = 1
+# `--update` leaves a broken file alone: what a reviewer had agreed to is not known.
+_MEND = "take the file whole from git (or remove it), then --update"
 Reason = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -75,11 +78,16 @@ def read(path: Path, scenario: str) -> Expectation:
     found = stored.read(path, Expectation, SCHEMA, "file of expectations")
     if found.scenario != scenario:
         raise StoredFileError(path, f"is the expectation of {found.scenario!r}, not {scenario!r}")
+    try:
+        # A decoder takes the last of two without a word, a reviewer may have read the first.
+        json.loads(path.read_bytes(), object_pairs_hook=_once)
+    except ValueError as error:
+        raise StoredFileError(path, f"contradicts itself: {error}; {_MEND}") from None
     for name, rows in found.cases.items():
         try:
             _consistent(plan_of(rows))
         except ValueError as error:
-            problem = f"contradicts itself at {name!r}: {error}; write it anew with --update"
+            problem = f"contradicts itself at {name!r}: {error}; {_MEND}"
             raise StoredFileError(path, problem) from None
     return found
 
@@ -158,6 +166,16 @@ def _rows_of_keys(kernel: KernelPlan, planned: Collection[int]) -> dict[str, tup
         ranks_text(ranks, planned): tuple(sorted(listed))
         for ranks, listed in sorted(found.items(), key=lambda one: (-len(one[0]), one[0]))
     }
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON. Raises `ValueError` for a name that it has twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice in one place")
+    return found
 
 
 def _consistent(plan: CasePlan) -> None:

@@ -68,4 +68,9 @@ def layout(repository: Path, scenario: Path, python_path: str) -> Layout:
 
 def is_installed(path: Path) -> bool:
     """Whether a file or folder belongs to this interpreter's installation."""
-    return not _INSTALLED.isdisjoint(path.parts) or any(map(path.is_relative_to, _STANDARD))
+    return not _INSTALLED.isdisjoint(path.parts) or is_standard(path)
+
+
+def is_standard(path: Path) -> bool:
+    """Whether a file or folder belongs to the standard library."""
+    return _INSTALLED.isdisjoint(path.parts) and any(map(path.is_relative_to, _STANDARD))

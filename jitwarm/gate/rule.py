@@ -31,6 +31,8 @@ FLOOR_S = 0.05
 PAIRS = 16
 # Eight pairs lie on one side of the truth in 1 of 256 comparisons; fewer have no 98 % interval.
 LEAST_PAIRS = 8
+# The exact interval takes memory by the square of the pairs, and its formula ends at 1,028.
+MOST_PAIRS = 1000
 POWER = 0.90
 # Pairs that spread by twice of what the effect allows would need four times as many.
 TOO_NOISY = 4

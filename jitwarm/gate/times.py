@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from jitwarm.gate.key_changes import key_changes, key_count, key_text, unsteady_keys
 from jitwarm.gate.pairs import Pairs, Sample
-from jitwarm.gate.rule import LEAST_PAIRS, LEVEL, POWER, Judgement, judge, log_ratios
+from jitwarm.gate.rule import LEAST_PAIRS, LEVEL, MOST_PAIRS, POWER, Judgement, judge, log_ratios
 from jitwarm.gate.verdict import Statement
 from jitwarm.tally import BASELINE, GATE, OK
 
@@ -141,7 +141,8 @@ def _where(pairs: Pairs) -> str:
 
 def _advice(found: Judgement, file: str, keys_differ: bool) -> str:
     if found.decision == "NOT-ENOUGH-SAMPLES":
-        return f"again on a quieter machine, or with --pairs {_enough(found)}"
+        more = f", or with --pairs {_enough(found)}" if _enough(found) <= MOST_PAIRS else ""
+        return f"again on a quieter machine{more}"
     if found.decision == "SLOWER" and keys_differ:
         return f"other keys take other time: jitwarm check {file} says whether they are expected"
     return ""

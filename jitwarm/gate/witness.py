@@ -25,7 +25,9 @@ def _write(folder: Path) -> None:
     named = [file for file in files if isinstance(file, str) and Path(file).is_absolute()]
     names = sorted({os.path.realpath(file) for file in named})
     with contextlib.suppress(OSError):
-        (folder / f"{os.getpid()}.json").write_text(json.dumps(names))
+        part = folder / f"{os.getpid()}.part"
+        part.write_text(json.dumps(names))
+        part.replace(folder / f"{os.getpid()}.json")  # whole or not at all: it may be killed
 
 
 def _watch() -> None:

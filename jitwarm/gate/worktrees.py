@@ -24,6 +24,8 @@ from jitwarm.errors import BaselineError, RunError
 
 # New files that can change what is run.
 CODE = (b".py", b".toml", b".so")
+# Of the bytes: no program that the user's configuration names for showing them is run.
+_DIFFERENCES = ("diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD")
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -90,7 +92,7 @@ def working_tree(repository: Path) -> Tree:
     ).stdout
     entries = [entry for entry in _entries(status) if not entry.startswith(b"?? ")]
     state = hashlib.sha256(commit.encode())
-    state.update(_git(repository, "diff", "--no-ext-diff", "--binary", "HEAD").stdout)
+    state.update(_git(repository, *_DIFFERENCES).stdout)
     for entry in _entries(status):
         # Of new files only those that can be code: a log may grow while times are measured.
         if entry.startswith(b"?? ") and entry.endswith(CODE):

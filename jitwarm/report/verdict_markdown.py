@@ -13,6 +13,8 @@ from jitwarm.report.verdict import advices, shortened
 MOST_BYTES = 500_000
 SHOWN_ROWS = 100
 SHOWN_DETAILS = 200
+# Of one text: a hundred rows of such cells fit too. The error of a kernel may be pages long.
+MOST_CHARACTERS = 1000
 HEAD = ("result", "scenario", "case", "kernel", "what")
 # What Markdown, GitHub's mathematics ($) and a table (|) would take for their own.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$#@])")
@@ -24,11 +26,12 @@ def verdict_markdown(verdict: Verdict) -> str:
     What does not fit into `MOST_BYTES` is left out, and the last line says so.
     """
     said = [one for one in verdict.statements if one.kind != "SAME"]
-    blocks = [f"**{escaped(verdict.headline)}**"]
+    blocks = [f"**{escaped(_cut(verdict.headline))}**"]
     if said:
         blocks.append("\n".join(_table(said)))
     if todo := advices(verdict):
-        blocks.append("\n".join(_fenced(todo, "text")))
+        lines = [_cut(line) for line in shortened(todo, SHOWN_ROWS)]
+        blocks.append("\n".join(_fenced(lines, "text")))
     text = "\n\n".join(blocks) + "\n"
     size = len(text.encode())
     left_out = 0
@@ -55,13 +58,13 @@ def _table(said: Sequence[Statement]) -> Iterator[str]:
     for one in said[:SHOWN_ROWS]:
         result = one.kind if one.code else f"{one.kind} (no failure)"
         cells = (result, one.scenario, one.case, one.kernel, one.text)
-        yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+        yield f"| {' | '.join(escaped(_cut(cell)) for cell in cells)} |"
     if len(said) > SHOWN_ROWS:
         yield f"| | | | | and {len(said) - SHOWN_ROWS} more |"
 
 
 def _folded(statement: Statement) -> Iterator[str]:
-    yield f"<details><summary>{_html(statement.line)}</summary>"
+    yield f"<details><summary>{_html(_cut(statement.line))}</summary>"
     yield ""
     yield from _fenced(shortened(statement.details, SHOWN_DETAILS), "diff")
     yield ""
@@ -79,6 +82,11 @@ def _fenced(lines: Sequence[str], language: str) -> Iterator[str]:
     yield f"{fence}{language}"
     yield from body
     yield fence
+
+
+def _cut(text: str) -> str:
+    more = len(text) - MOST_CHARACTERS
+    return f"{text[:MOST_CHARACTERS]}... (and {more} more characters)" if more > 0 else text
 
 
 def _html(text: str) -> str:

@@ -100,3 +100,10 @@ def test_when_it_says_nothing_here(changes, line):
     why = c.why_not(msgspec.structs.replace(calibrated(), **changes), sample())
     assert bool(why) is bool(line)
     assert why == [] or why[0].startswith(line)
+
+
+def test_it_was_made_for_one_effect():
+    assert c.why_not(calibrated(), sample(), 0.10) == []
+    assert c.why_not(calibrated(), sample(), 0.05) == [
+        "rule: (0.98, 0.1, 0.2, 0.05) in the calibration, (0.98, 0.05, 0.2, 0.05) here"
+    ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 
 import pytest
 
-from jitwarm import cli
+from jitwarm import atomic, cli
 from jitwarm.commands import check as command
 from jitwarm.errors import ArmFailed, WorkerError
 from made_plans import answer, key, miss, replayed
@@ -590,3 +591,43 @@ def test_nothing_is_planned_if_a_file_could_not_be_written(project):
         assert err.startswith(f"jitwarm: {option[0]}: ")
         assert "cannot be written" in err
     assert project.asked == []
+
+
+def test_an_expectation_that_cannot_be_written_after_all(expected, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = expected.file.read_bytes()
+    expected.plan(1, scale(1))
+    monkeypatch.setattr(atomic, "write_bytes", full)
+    assert cli.main(["check", "scenarios/own.toml", "--update"]) == 3
+    assert expected.capsys.readouterr().err == (
+        "jitwarm: reports/expected/own.json cannot be written: No space left on device\n"
+    )
+    assert expected.file.read_bytes() == before
+
+
+def lost(project, *arguments):
+    """Exit code and what is said of scenarios that are gone."""
+    code = cli.main(["check", "scenarios", "--json", *arguments])
+    said = json.loads(project.capsys.readouterr().out)["statements"]
+    return code, [
+        (one["scenario"], one["file"], one["advice"]) for one in said if "two" in str(one)
+    ]
+
+
+def test_a_scenario_that_is_gone_leaves_its_expectation_behind(expected):
+    two = expected.folder / "scenarios" / "two.toml"
+    two.write_text(SCENARIO.replace('"own"', '"two"'))
+    assert cli.main(["check", "scenarios", "--update"]) == 0
+    two.rename(expected.folder / "elsewhere.toml")  # its name counts, wherever it is
+    (expected.file.parent / "other.json").write_text("{}")
+    expected.capsys.readouterr()
+    assert lost(expected) == (0, [])
+    (expected.folder / "elsewhere.toml").unlink()
+    (expected.folder / "broken.toml").write_text("name = 'two")
+    file = "reports/expected/two.json"
+    gone = [("two", file, f"if the scenario is meant to be gone: git rm {file}")]
+    assert lost(expected) == lost(expected, "--quick") == (1, gone)
+    assert lost(expected, "--expected", "reports/expected") == (0, [])
+    assert cli.main(["check", "scenarios/own.toml"]) == 0

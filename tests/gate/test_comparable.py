@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from engine_repository import write
 from jitwarm.gate.comparable import (
     foreign_modules,
     holds_jitwarm,
     machine_differences,
+    outside_copies,
     own_modules,
 )
 from jitwarm.gate.pairs import Pairs
@@ -105,3 +107,33 @@ def test_a_scratch_folder_inside_of_the_repository():
 def test_which_repository_holds_jitwarm():
     assert holds_jitwarm([Path("src/jitwarm/__init__.py")])
     assert not holds_jitwarm([Path("jitwarm_models/__init__.py"), Path("model.py")])
+
+
+@pytest.mark.parametrize("folder", ["", "src/", "python/"])
+@pytest.mark.parametrize("place", ["venv/lib/python3.11/site-packages", "other clone/src"])
+def test_a_package_of_the_side_that_came_from_elsewhere(tmp_path, folder, place):
+    root, away = tmp_path / "side", tmp_path / place
+    for name in ("engine/__init__.py", "engine/kernels.py", "model.py"):
+        write(root, {folder + name: ""})
+        write(away, {name: ""})
+    write(away, {"torch/__init__.py": "", "torch/engine/__init__.py": ""})
+    others = [str(away / name) for name in ("torch/__init__.py", "torch/engine/__init__.py")]
+    copies = [str(away / "engine" / name) for name in ("__init__.py", "kernels.py")]
+    own = [str(root / folder / "engine" / name) for name in ("__init__.py", "kernels.py")]
+    assert outside_copies(root, [*others, *copies, str(root / "model.py")]) == [
+        str(away / "engine")
+    ]
+    assert outside_copies(root, [*others, *own]) == []
+
+
+def test_a_copy_that_is_installed_inside_of_the_side(tmp_path):
+    inside = ".venv/lib/python3.11/site-packages/engine/__init__.py"
+    write(tmp_path, {"src/engine/__init__.py": "", inside: ""})
+    assert outside_copies(tmp_path, [str(tmp_path / inside)]) == [str((tmp_path / inside).parent)]
+
+
+def test_tests_that_are_called_like_what_they_test_are_no_copy(tmp_path):
+    write(tmp_path, {"side/tests/torch/__init__.py": "", "side/tests/torch/test_add.py": ""})
+    files = {f"site-packages/torch/{name}.py": "" for name in ("__init__", "nn", "cuda")}
+    write(tmp_path, files)
+    assert outside_copies(tmp_path / "side", [str(tmp_path / name) for name in files]) == []

@@ -225,6 +225,23 @@ def test_code_that_is_not_in_the_repository_is_not_compared(compare, tmp_path, m
     )
 
 
+def test_an_installed_copy_of_the_package_is_not_compared_with_itself(
+    compare, root, tmp_path, monkeypatch
+):
+    away = tmp_path / "site-packages"
+    write(away, {"kernels/__init__.py": ""})
+    commit(
+        root, {"src/kernels/__init__.py": "", "model.py": "import kernels\nclass Engine: pass\n"}
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{SOURCES}{os.pathsep}{away}")
+    verdict, _ = compare(root, code=4)
+    assert verdict["headline"] == (
+        f"not comparable: engine: base has a package kernels and ran another: {away / 'kernels'}"
+    )
+    monkeypatch.syspath_prepend(str(root / "src"))
+    assert compare(root, code=0)[0]["headline"] == "ok: 8 pairs as expected"
+
+
 def test_a_tree_that_changes_while_it_is_measured(compare, root):
     edit = f"open({str(root / 'model.py')!r}, 'a').write('# edited\\n')\n"
     write(root, {"act.py": edit})
@@ -291,8 +308,11 @@ def test_files_for_ci(compare, root, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--pairs=7"], ["--pairs=9"], ["--pairs=x"], ["--effect=0"], ["--effect=2"], ["--effect=nan"]],
-)
+    [
+        ["--pairs=7"], ["--pairs=9"], ["--pairs=1002"], ["--pairs=x"],
+        ["--effect=0"], ["--effect=2"], ["--effect=nan"],
+    ],
+)  # fmt: skip
 def test_requests_that_make_no_sense(root, monkeypatch, capsys, arguments):
     monkeypatch.chdir(root)
     with pytest.raises(SystemExit) as stopped:

@@ -185,6 +185,25 @@ def test_a_file_that_cannot_be_used(tmp_path, changes, problem):
     assert error.value.exit_code == 4
 
 
+@pytest.mark.parametrize(
+    ("once", "twice", "name"),
+    [
+        ('"layers": 2', '"layers": 3, "layers": 2', "layers"),
+        ('"keys": {', '"keys": {}, "keys": {', "keys"),
+        ('"schema": 1', '"cases": {}, "schema": 1', "cases"),
+    ],
+)
+def test_what_stands_twice_is_not_read_as_the_last(tmp_path, once, twice, name):
+    path = stored(tmp_path / "own.json")
+    path.write_text(path.read_text().replace(once, twice, 1))
+    with pytest.raises(StoredFileError) as error:
+        read(path, "own")
+    assert str(error.value) == (
+        f"{path}: contradicts itself: {name!r} stands twice in one place; take the file whole from "
+        "git (or remove it), then --update"
+    )
+
+
 def test_a_file_that_is_cut_off_anywhere(tmp_path):
     path = stored(tmp_path / "own.json")
     whole = path.read_bytes()

@@ -31,6 +31,11 @@ def sampler(tmp_path, monkeypatch):
     return of
 
 
+def left(made):
+    """What runs have left, but for the compiled modules that the next ones find."""
+    return [path.name for path in made.scratch.iterdir() if path.name != "bytecode"]
+
+
 def test_each_run_starts_from_empty_caches_and_leaves_nothing(sampler):
     made = sampler()
     for index in (0, 1):
@@ -38,7 +43,7 @@ def test_each_run_starts_from_empty_caches_and_leaves_nothing(sampler):
         assert found.versions["files in caches"] == "0"
         assert found.keys == {"K": ("a", "b")}
         assert found.modules == ()
-    assert list(made.scratch.iterdir()) == []
+    assert left(made) == []
 
 
 def test_the_first_run_of_a_side_is_watched(sampler):
@@ -46,7 +51,7 @@ def test_the_first_run_of_a_side_is_watched(sampler):
     modules = {Path(m) for m in made.sample("head", -1).modules}
     assert {made.root / "model.py", made.root / "jitwarm/__main__.py"} <= modules
     assert made.root / "jitwarm/__init__.py" in modules
-    assert list(made.scratch.iterdir()) == []
+    assert left(made) == []
 
 
 def test_a_watched_process_still_has_the_users_sitecustomize(sampler, tmp_path):
@@ -96,6 +101,7 @@ def test_what_a_side_is_asked(sampler):
         ("sys.exit(0)", "printed 0 lines, not one record"),
         ("print('loading')", "printed 2 lines, not one record"),
         ("record.clear()", "printed another record: Object missing required field `case`"),
+        ("os.write(1, b'{\"a\": ' + b'[' * 60_000); os._exit(0)", "another record: .*recursion"),
         ("record['keys'] = 3", r"another record: Expected `array`, got `int` - at `\$.keys`"),
     ],
 )  # fmt: skip
@@ -104,4 +110,31 @@ def test_a_side_that_does_not_run_says_why(sampler, act, problem):
     write(made.root, {"act.py": act})
     with pytest.raises(SideFailed, match=f"head: jitwarm warm.* {problem}"):
         made.sample("head", 3)
-    assert list(made.scratch.iterdir()) == []
+    assert left(made) == []
+
+
+@pytest.mark.parametrize("setting", ["", "1"])
+def test_neither_side_has_compiled_modules_from_before(sampler, monkeypatch, setting):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", setting)
+    made = sampler()
+    act = "from importlib import util\nfile = util.cache_from_source(model.__file__)\n"
+    act += "record['case'] = {'pyc': file}\n"
+    write(made.root, {"act.py": act})
+    for side in ("base", "head"):
+        place = made.sample(side, 0).case["pyc"]
+        assert Path(place).is_relative_to(made.scratch / "bytecode")
+        assert Path(place).exists()
+    assert list(made.root.rglob("__pycache__")) == []
+
+
+def test_what_a_run_leaves_running_is_ended_before_the_next(sampler, tmp_path):
+    made = sampler()
+    act = (
+        "import subprocess\n"
+        "left = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"Path({str(tmp_path / 'pid')!r}).write_text(str(left.pid))\n"
+    )
+    write(made.root, {"act.py": act})
+    assert made.sample("base", 0).keys == {"K": ("a", "b")}
+    status = Path("/proc", (tmp_path / "pid").read_text(), "status")
+    assert not status.exists() or "\nState:\tZ" in status.read_text()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitwarm.gate.rule import MOST_PAIRS
 from jitwarm.gate.statistics import _middles, bootstrap_interval, medians, spreads
 
 finite = st.floats(-1.0, 1.0, allow_nan=False)
@@ -29,6 +30,12 @@ def test_the_distribution_is_that_of_every_possible_resample(count):
         computed[float((values[first] + values[second]) / 2)] += float(chance)
     for middle in every | computed:
         assert computed[middle] == pytest.approx(every[middle] / count**count, abs=1e-12)
+
+
+def test_as_many_pairs_as_compare_takes():
+    low, high = bootstrap_interval(np.linspace(-1.0, 1.0, MOST_PAIRS), 0.98)
+    # Of flat values the median has the standard error 1 / sqrt(1000); 2.326 of them are 0.0736.
+    assert (float(low), float(high)) == (pytest.approx(-0.0731, abs=5e-4), -float(low))
 
 
 def test_by_hand():

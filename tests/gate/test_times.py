@@ -86,6 +86,11 @@ def test_too_noisy_is_no_pass_and_says_how_many_pairs():
     assert found.advice == "again on a quieter machine, or with --pairs 326"
 
 
+def test_more_pairs_than_compare_takes_are_no_advice():
+    found = said(paired(spread=0.5))
+    assert (found.kind, found.advice) == ("NOT-ENOUGH-SAMPLES", "again on a quieter machine")
+
+
 def test_bad_luck_asks_for_more_pairs_than_there_were():
     # Little noise, but the true change lies at the edge of what was asked about.
     found = said(paired(head=2.0, spread=0.031), effect=0.03)

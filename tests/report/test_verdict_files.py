@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitwarm.gate.verdict import Statement, conclude
-from jitwarm.report.annotations import MOST, github_annotations
+from jitwarm.report.annotations import MOST, github_annotations, without_commands
 from jitwarm.report.junit import verdict_junit
 from jitwarm.report.printable import printable
 from jitwarm.report.verdict import verdict_text
@@ -126,6 +126,21 @@ def test_a_summary_fits_into_what_github_takes():
     assert MOST_BYTES - 50_000 < len(text.encode()) < MOST_BYTES + 200
     assert text.count("<details>") == text.count("</details>") == 12
     assert text.endswith("Details of 28 statements are left out here; --json has them.\n")
+
+
+def test_a_text_of_many_pages_is_cut_in_a_summary():
+    error = "|" * 900_000
+    said = [Statement("RUN-FAILED", 3, "s", error, "", f"K{n}", ("d",), error) for n in range(99)]
+    text = verdict_markdown(conclude("check", "kernels", 99, said))
+    assert len(text.encode()) < MOST_BYTES + 200
+    assert text.count("... (and 899000 more characters) |\n") == 99
+    assert text.splitlines()[0].endswith("... (and 899028 more characters)**")
+
+
+def test_no_line_of_a_log_is_a_command():
+    lines = ["::error::x", "    ::add-mask::y", "a ::b", "##[group]z", "    + k(##[error])", "a::"]
+    inert = [r"\::error::x", r"    \::add-mask::y", "a ::b", r"#\#[group]z", r"    + k(#\#[error])"]
+    assert without_commands("\n".join(lines)).splitlines() == [*inert, "a::"]
 
 
 def test_long_tables_and_details_are_cut():

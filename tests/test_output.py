@@ -1,0 +1,62 @@
+"""What commands print reaches any terminal, pipe and parser."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from jitwarm.commands.output import complain, note, show
+
+
+class Record(msgspec.Struct):
+    name: str
+
+
+def shown(monkeypatch, encoding, name, *, as_json):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, newline="\n"))
+    show(argparse.Namespace(json=as_json), Record(name), name)
+    return raw.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name", "text", "line"),
+    [
+        ("utf-8", "Ünï", b"\xc3\x9cn\xc3\xaf\n\n", b'{"name":"\xc3\x9cn\xc3\xaf"}\n'),
+        ("ascii", "Ünï", b"\\xdcn\\xef\n\n", b'{"name":"\\u00dcn\\u00ef"}\n'),
+        ("utf-8", "a\udcff", b"a\\udcff\n\n", b'{"name":"a\\udcff"}\n'),
+    ],
+)
+def test_a_name_that_stdout_cannot_hold_is_escaped(monkeypatch, encoding, name, text, line):
+    assert shown(monkeypatch, encoding, name, as_json=False) == text
+    assert shown(monkeypatch, encoding, name, as_json=True) == line
+    assert json.loads(line) == {"name": name}
+
+
+def test_a_note_is_one_line_and_does_nothing(capsys):
+    note("own a=1\n::error::x\x1b[31m: planned")
+    complain("own a=1\r: failed")
+    assert capsys.readouterr().err == (
+        "own a=1\\n::error::x\\x1b[31m: planned\njitwarm: own a=1\\r: failed\n"
+    )
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure():
+    code = (
+        "import argparse, sys; from jitwarm.commands.output import show\n"
+        "for _ in range(9): show(argparse.Namespace(json=False), None, 'x' * 99_999)\n"
+        "sys.exit(1)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.read(9)
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == (b"", 1)
+    process.stderr.close()
