@@ -112,7 +112,8 @@ def test_check(here, capsys, name):
 def test_compare(here, capsys, name, seed):
     repository, hashes = here
     command = ["compare", "scenario.toml", "--json", "--device=stub", f"--base={hashes['base']}"]
-    options = cli._parser().parse_args([*command, f"--head={hashes[name]}"])
+    command.append(f"--head={hashes[name]}")
+    options = cli._parser(command).parse_args(command)
     samplers = []
 
     def sampler_of(request):
@@ -137,7 +138,7 @@ def test_compare_through_too_much_noise_is_no_pass(here, capsys, name, spread, p
     hashes = here[1]
     command = ["compare", "scenario.toml", "--json", "--device=stub", f"--pairs={pairs}"]
     command += [f"--base={hashes['base']}", f"--head={hashes[name]}"]
-    options = cli._parser().parse_args(command)
+    options = cli._parser(command).parse_args(command)
     code = compare_with(options, lambda request: Scripted(request, spread=spread, seed=3))
     (said,) = json.loads(capsys.readouterr().out)["statements"]
     assert (code, said["kind"]) == (4, "NOT-ENOUGH-SAMPLES")
