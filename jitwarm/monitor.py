@@ -303,9 +303,10 @@ class Monitor:
         if self._planned:
             finding = judge((event,), self._planned)[0]
             text = f"{finding.message}; {finding.advice} [{event.key}]"
+        when = f", step {event.step}" if event.step >= 0 else ""
         frame = callsite.caller()
         warnings.warn_explicit(
-            f"{event.kind} while serving ({event.ms:.1f} ms, step {event.step}): {text}",
+            f"{event.kind} while serving ({event.ms:.1f} ms{when}): {text}",
             LateCompileWarning,
             frame.f_code.co_filename if frame else "",
             frame.f_lineno if frame else 1,

@@ -294,7 +294,7 @@ def test_a_tuning_is_an_event_and_late_one_is_warned_of():
     with Monitor("warn") as monitor:
         with phases.phase("warm"):
             sinks.tuned("m.k", "m.k[]", 5.0)
-        with pytest.warns(LateCompileWarning, match=r"tune while serving \(7.0 ms, step -1\): m.k"):
+        with pytest.warns(LateCompileWarning, match=r"tune while serving \(7.0 ms\): m.k"):
             sinks.tuned("m.k", "m.k[]", 7.0)
     assert [(event.kind, event.phase, event.ms) for event in monitor.events] == [
         ("tune", "warm", 5.0),
@@ -358,7 +358,7 @@ def test_a_warning_that_knows_the_plan_explains(stub):
     with Monitor("warn", plan=[planned()]), pytest.warns(LateCompileWarning) as caught:
         launch(17)
     [text] = [str(warning.message) for warning in caught]
-    assert f"step -1): {WORDS} (" in text
+    assert f"ms): {WORDS} (" in text
     assert text.endswith(f"; {ADVICE} [{key()}]")
 
 
