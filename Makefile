@@ -60,7 +60,7 @@ faults: setup
 expected: setup
 	$(BIN)/jitwarm check $(SCENARIO) --quick
 
-# How good `jitwarm compare` is on this machine: 20 minutes alone on 2 cores; nothing else may run.
+# How good `jitwarm compare` is on this machine: 12 minutes on 2 cores, on which nothing else may run.
 power: setup
 	$(BIN)/python -m measurements.power
 

@@ -6,10 +6,12 @@ What is not said here would be taken for silence: "0 compiles" is true only of w
 from __future__ import annotations
 
 import sys
-from importlib import metadata, util
+from importlib import util
 from typing import Literal, NamedTuple
 
 import msgspec
+
+from jitwarm.versions import installed
 
 State = Literal["imported", "installed"]
 
@@ -71,7 +73,14 @@ def blind_spots(*, parts: bool = False) -> tuple[BlindSpot, ...]:
         state: State = "imported" if one.module in sys.modules else "installed"
         package = one.module.partition(".")[0] if parts else one.distribution and one.module
         if state == "imported" or (package and _is_installed(package)):
-            found.append(BlindSpot(one.library, state, one.message, _version(one.distribution)))
+            found.append(
+                BlindSpot(
+                    one.library,
+                    state,
+                    one.message,
+                    installed(one.distribution),
+                )
+            )
     return tuple(sorted(found, key=lambda spot: spot.state != "imported"))
 
 
@@ -81,10 +90,3 @@ def _is_installed(module: str) -> bool:
     except (ImportError, ValueError):  # somebody's finder is broken, or the module has no spec
         return False
     return spec is not None and spec.origin is not None  # a folder of that name is no package
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution) if distribution else ""
-    except metadata.PackageNotFoundError:
-        return ""

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
@@ -39,7 +39,7 @@ from jitwarm.diagnosis import (
 from jitwarm.doctor_probe import BACKENDS, ProbeReply
 from jitwarm.model import GROUP
 from jitwarm.source import source_of
-from jitwarm.worker import PACKAGES, SETTINGS
+from jitwarm.versions import PACKAGES, SETTINGS, installed
 
 # An import that takes longer hangs: flash-attention's took 21 s on a busy machine with two cores.
 PROBE_S = 180
@@ -66,7 +66,7 @@ def collect(probe: Callable[[str], ProbeReply] | None = None) -> Diagnosis:
     `probe` answers for a library instead of a process of its own.
     """
     environment = env.snapshot()
-    packages = {name: _version(name) for name in (*PACKAGES, *MORE_PACKAGES)}
+    packages = {name: installed(name) for name in (*PACKAGES, *MORE_PACKAGES)}
     replies = _ask(packages, probe or run_probe)
     gpus, gpu_problem = _gpus()
     found = Diagnosis(
@@ -125,13 +125,6 @@ def _ask(packages: Mapping[str, str], probe: Callable[[str], ProbeReply]) -> dic
     wanted = ["torch", "stub", *(name for name, library in BACKENDS.items() if packages[library])]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         return dict(zip(wanted, pool.map(probe, wanted), strict=True))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _installation() -> Installation:

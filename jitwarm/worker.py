@@ -11,14 +11,12 @@ _STARTED = time.perf_counter()
 import contextlib
 import inspect
 import os
-import platform
 import resource
 import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -50,36 +48,8 @@ from jitwarm.record import DeviceRecord, FailedKey, RankPlan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.report.progress import show_progress
 from jitwarm.traffic import Replay, replay
+from jitwarm.versions import versions
 from jitwarm.warm import WarmReport, warm
-
-PACKAGES = (
-    "jitwarm",
-    "torch",
-    "triton",
-    "numpy",
-    "msgspec",
-    "nvidia-cutlass-dsl",
-    "apache-tvm-ffi",
-    "flash-attn-4",
-    "quack-kernels",
-)
-# Environment variables that change what Triton compiles without being part of a launch.
-SETTINGS = (
-    "TRITON_DEFAULT_FP_FUSION",
-    "TRITON_DISABLE_LINE_INFO",
-    "TRITON_DEBUG",
-    "PTXAS_OPTIONS",
-    "TRITON_OVERRIDE_ARCH",
-    "CUTE_DSL_ARCH",
-    "CUTE_DSL_LINEINFO",
-    "CUTE_DSL_DEBUG",
-    "CUTE_DSL_COMPILER_OPT",
-    "CUTE_DSL_COMPILER_BACKEND",
-    "CUTE_DSL_ENABLE_ASSERTIONS",
-    "FLASH_ATTENTION_ARCH",
-    "FLASH_ATTENTION_NUM_SMS",
-    "FA_LOG_LEVEL",
-)
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -112,7 +82,7 @@ def run_job(job: Job) -> Answer:
     return Answer(
         arm=job.arm,
         device=DeviceRecord(device.kind, device.arch, device.name, device.driver),
-        versions=_versions(str(torch.version.cuda)) | {"triton": triton.__version__},
+        versions=versions(str(torch.version.cuda)) | {"triton": triton.__version__},
         caches={name: caches.CacheCount(before[name], after[name]) for name in before},
         import_s=import_s,
         peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -333,16 +303,6 @@ def _doubts(job: Job, before: dict[str, int]) -> tuple[str, ...]:
     if load > cores:
         doubts.append(f"arm {job.arm}: load average {load:.1f} on {cores} cores at its end")
     return tuple(doubts)
-
-
-def _versions(cuda: str) -> dict[str, str]:
-    found = {"python": platform.python_version(), "cuda": cuda}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found | {name: os.environ[name] for name in SETTINGS if name in os.environ}
 
 
 def main(arguments: list[str]) -> int:

@@ -41,7 +41,7 @@ def test_imported_ones_come_first_and_say_what_is_not_seen(nothing_imported, mon
 
 def test_the_version_of_the_package_is_told(nothing_imported, monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
-    monkeypatch.setattr(blind_spots.metadata, "version", {"jax": "1.2"}.__getitem__)
+    monkeypatch.setattr(blind_spots, "installed", {"jax": "1.2"}.__getitem__)
     [jax] = blind_spots.blind_spots()
     assert str(jax).startswith("JAX 1.2 is imported: ")
 

@@ -256,7 +256,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def installed(monkeypatch, *names):
-    monkeypatch.setattr(doctor, "_version", lambda name: "1.0" if name in names else "")
+    monkeypatch.setattr(doctor, "installed", lambda name: "1.0" if name in names else "")
 
 
 CORE = ("torch", "triton", "numpy", "msgspec", "tabulate")
