@@ -90,7 +90,7 @@ def test_a_path_that_python_path_cannot_hold(tmp_path, monkeypatch):
         (os.__file__, True),
         (pytest.__file__, True),
         (sysconfig.get_path("stdlib") + "/json/decoder.py", True),
-        ("/work/.venv/lib/python3.11/site-packages/engine/x.py", True),
+        ("/srv/app/.venv/lib/python3.11/site-packages/engine/x.py", True),
         ("/usr/lib/python3/dist-packages/x.py", True),
         (__file__, False),
         ("/usr/src/app/engine.py", False),
