@@ -20,7 +20,7 @@ _HOMES = {
     "owner": "jitwarm.registry",
     "make_plan": "jitwarm.plan",
     "Plan": "jitwarm.plan",
-    "Monitor": "jitwarm.monitor",
+    "Monitor": "jitwarm.observe.monitor",
     "expect_no_compiles": "jitwarm.expect",
     "kernel_warmup": "jitwarm.startup",
     "prove": "jitwarm.proof.prove",

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from jitwarm.coverage import LATE, cover, digest, missed_by_kernel
 from jitwarm.harness import Measured
 from jitwarm.jobs import Answer, Warmed
+from jitwarm.judge.coverage import LATE, cover, digest, missed_by_kernel
 from jitwarm.plan import KernelRow
 from jitwarm.record import (
     SCHEMA,

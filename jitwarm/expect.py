@@ -13,11 +13,11 @@ from contextlib import contextmanager
 
 from jitwarm.backends.triton.in_memory import keys_in_memory
 from jitwarm.errors import UnexpectedCompiles, UsageError
-from jitwarm.events import Event
 from jitwarm.findings import Finding
-from jitwarm.judge_events import judge
-from jitwarm.monitor import Monitor
-from jitwarm.planned import Plannable, Planned, path_of
+from jitwarm.judge.events import judge
+from jitwarm.judge.planned import Plannable, Planned, path_of
+from jitwarm.observe.events import Event
+from jitwarm.observe.monitor import Monitor
 
 Allow = str | Iterable[str] | Callable[[Event], bool]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from jitwarm.caches import CacheCount
-from jitwarm.coverage import Observed
 from jitwarm.findings import Finding
+from jitwarm.judge.coverage import Observed
 from jitwarm.plan import Funnel, KernelRow, PlanKey
 from jitwarm.proof.result import Proof
 from jitwarm.record import DeviceRecord, FailedKey, MissRecord, RankPlan

@@ -18,7 +18,7 @@ from jitwarm import keys
 from jitwarm.backends import backend_of
 from jitwarm.declare.enumeration import Enumeration
 from jitwarm.findings import Finding
-from jitwarm.plan_findings import collision_findings, outside_findings, silent_findings
+from jitwarm.judge.plans import collision_findings, outside_findings, silent_findings
 from jitwarm.registry import JitWarmupRegistry, Request, Warmable, outside_scope
 
 

@@ -35,7 +35,7 @@ import pytest
 if TYPE_CHECKING:  # both bring msgspec and more, which an unused plugin must not
     from jitwarm.errors import UnexpectedCompiles
     from jitwarm.expect import Watch
-    from jitwarm.monitor import Monitor
+    from jitwarm.observe.monitor import Monitor
 
 _MODES = ("off", "record", "warn", "error")
 _KINDS = {  # in the summary
@@ -75,7 +75,7 @@ class JitwarmOfTest:
 
     def warm(self) -> AbstractContextManager[None]:
         """A block of start-up: what is compiled in it is expected."""
-        from jitwarm.phases import phase
+        from jitwarm.observe.phases import phase
 
         return phase("warm")
 
@@ -111,7 +111,7 @@ def jitwarm(request: pytest.FixtureRequest) -> Iterator[JitwarmOfTest]:
     if known is not None:
         yield JitwarmOfTest(known)
         return
-    from jitwarm.monitor import Monitor
+    from jitwarm.observe.monitor import Monitor
 
     with Monitor("record") as monitor:
         yield JitwarmOfTest(monitor)
@@ -136,7 +136,7 @@ class _Watching:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
         """Watch from the first fixture on."""
         if self._mode_of(item) != "off":
-            from jitwarm.monitor import Monitor
+            from jitwarm.observe.monitor import Monitor
 
             item.stash[_monitor_key] = Monitor(
                 "record", prepay=False, to_allow="pytest --jitwarm=warn"

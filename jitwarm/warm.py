@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
-from jitwarm import env, keys, phases
+from jitwarm import env, keys
 from jitwarm.backends import Backend, ProcessBackend, backend_of, sinks
 from jitwarm.errors import CompilerCrashed, RunError, UsageError
+from jitwarm.observe import phases
 from jitwarm.plan import Plan, PlanItem
 
 DEPTHS = ("compiled", "loaded")

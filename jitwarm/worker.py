@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from jitwarm import atomic, caches
-from jitwarm.coverage import Observed, digest
 from jitwarm.device import Device, activate
 from jitwarm.errors import CompileRefused, JitwarmError, RunError
 from jitwarm.gate.replay import replay_keys
@@ -40,8 +39,9 @@ from jitwarm.jobs import (
     Warmed,
     read_job,
 )
+from jitwarm.judge.coverage import Observed, digest
 from jitwarm.model import Model, build
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.model import prove_model
 from jitwarm.record import DeviceRecord, FailedKey, RankPlan

@@ -35,7 +35,7 @@ from tabulate import tabulate
 
 from jitwarm import __version__
 from jitwarm.device import Device, activate
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.warm import warm

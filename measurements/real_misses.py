@@ -31,7 +31,7 @@ from tabulate import tabulate
 from jitwarm import JitWarmupRegistry, Monitor, caches, make_plan
 from jitwarm.device import Device, activate
 from jitwarm.errors import CompileRefused
-from jitwarm.judge_events import blame, judge
+from jitwarm.judge.events import blame, judge
 from jitwarm.plan import Plan
 from jitwarm.warm import warm
 from measurements.miss_subjects import SUBJECTS, Subject

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jitwarm.coverage import digest
 from jitwarm.findings import Finding
 from jitwarm.jobs import Answer, RankReplay, Warmed
+from jitwarm.judge.coverage import digest
 from jitwarm.plan import Funnel, KernelRow, PlanKey
 from jitwarm.record import DeviceRecord, FailedKey, MissRecord, RankPlan
 

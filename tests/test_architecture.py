@@ -101,3 +101,19 @@ def test_few_modules_read_the_environment():
         if re.search(r"os\.(environ\.get|environ\[|getenv)", path.read_text())
     }
     assert readers <= {"env.py", "caches.py", "versions.py"}
+
+
+DESIGN = (ROOT / "docs" / "design.md").read_text()
+NAMED = sorted(set(re.findall(r"`([\w/]+(?:\.py|/))`", DESIGN)))
+ROOMS = sorted(path for path in PACKAGE.iterdir() if re.fullmatch(r"[a-z]\w*(\.py)?", path.name))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_the_design_names_is_there(name):
+    assert any(True for _ in ROOT.glob(f"jitwarm/**/{name}")) or (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_the_design_names_every_room(room):
+    name = room.name + "/" * room.is_dir()
+    assert re.search(rf"[`/]{re.escape(name)}", DESIGN), "docs/design.md: what is it for?"

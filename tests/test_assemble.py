@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from jitwarm.assemble import _checks
-from jitwarm.coverage import Observed
-from jitwarm.events import Event
 from jitwarm.harness import Measured
 from jitwarm.jobs import Answer
+from jitwarm.judge.coverage import Observed
+from jitwarm.observe.events import Event
 from jitwarm.record import DeviceRecord
 
 

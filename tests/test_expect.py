@@ -10,14 +10,14 @@ import torch
 import triton
 import triton.language as tl
 
-from jitwarm import phases
 from jitwarm.backends import sinks
 from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare import TensorSpec
 from jitwarm.errors import CompileRefused, UnexpectedCompiles, UsageError
 from jitwarm.expect import counted, expect_no_compiles
-from jitwarm.monitor import Monitor
+from jitwarm.observe import phases
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 X = TensorSpec("float32")

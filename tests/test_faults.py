@@ -16,7 +16,7 @@ from jitwarm.faults.files import find, load
 from jitwarm.faults.match import compare, matches
 from jitwarm.faults.run import details, examined, faults_table, run_faults
 from jitwarm.findings import Finding
-from jitwarm.store_check import FolderStore
+from jitwarm.judge.stores import FolderStore
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -320,7 +320,7 @@ class Dying(FolderStore):
 def test_a_store_that_loses_entries_and_one_that_kills(fresh_process):
     text = (
         "import tempfile\nfrom pathlib import Path\n"
-        "from jitwarm.store_check import check_store\n"
+        "from jitwarm.judge.stores import check_store\n"
         "from test_faults import Dying, Vanishing\n"
         "for kind in (Vanishing, Dying):\n"
         "    with tempfile.TemporaryDirectory() as folder:\n"

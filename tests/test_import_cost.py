@@ -27,7 +27,8 @@ def test_import_jitwarm_brings_in_nothing_heavy(fresh_process):
         "from jitwarm import JitWarmupRegistry, owner",
         "import jitwarm.registry, jitwarm.device, jitwarm.env, jitwarm.keys, jitwarm.declare",
         "import jitwarm.contract",
-        "import jitwarm.scenario, jitwarm.plan, jitwarm.coverage, jitwarm.monitor, jitwarm.warm",
+        "import jitwarm.scenario, jitwarm.plan, jitwarm.warm",
+        "import jitwarm.observe.monitor, jitwarm.judge.coverage",
     ],
 )
 def test_neither_torch_nor_triton_before_they_are_needed(fresh_process, statement):

@@ -13,9 +13,9 @@ from jitwarm.contract import JitKernel
 from jitwarm.declare import Declared, Enumeration
 from jitwarm.errors import BindingError
 from jitwarm.findings import Finding
+from jitwarm.judge.plans import collision_findings
 from jitwarm.keys import key_id
 from jitwarm.plan import Funnel, KernelRow, PlanKey, make_plan
-from jitwarm.plan_findings import collision_findings
 from jitwarm.registry import JitWarmupRegistry, owner
 from jitwarm.warm import warm
 from plan_subjects import X

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.pytest_plugin import JitwarmOfTest
 
 pytest_plugins = ["pytester"]
@@ -59,7 +59,7 @@ def test_unused_it_imports_nothing_and_wraps_nothing(run):
         import sys
 
         def test_nothing(request):
-            assert not {"torch", "triton", "msgspec", "jitwarm.monitor"} & set(sys.modules)
+            assert not {"torch", "triton", "msgspec", "jitwarm.observe.monitor"} & set(sys.modules)
             assert not request.config.pluginmanager.has_plugin("jitwarm-watching")
             assert request.config.pluginmanager.has_plugin("jitwarm")
         """,

@@ -14,7 +14,7 @@ from jitwarm.contract import CuTeDSLCompileUnit, compile_units, register_cutedsl
 from jitwarm.contract import kernel_warmup as from_contract
 from jitwarm.contract.compile_units import UnitsReport
 from jitwarm.errors import RegistrationError, UsageError
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.registry import JitWarmupRegistry
 
 OFF = EngineConfig(kernel_config=KernelConfig(enable_jit_warmup=False))
@@ -94,7 +94,7 @@ class Units:
 
 def test_kernels_first_then_units_then_legacy(caplog, monkeypatch):
     from jitwarm.backends.cutedsl import library
-    from jitwarm.phases import phase
+    from jitwarm.observe.phases import phase
 
     monkeypatch.setattr(library, "why_not_here", lambda: "")
     monkeypatch.setattr(library, "compiling", lambda arch: phase("warm"))

@@ -9,7 +9,7 @@ import plan_subjects as subjects
 from jitwarm.config import EngineConfig, KernelConfig
 from jitwarm.declare import declare, launch
 from jitwarm.errors import BindingError, UsageError
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.warm import warm

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from jitwarm.events import Kind
+from jitwarm.observe.events import Kind
 
 _local = threading.local()
 

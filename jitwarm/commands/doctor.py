@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from jitwarm.commands.output import note, show
-from jitwarm.doctor import collect
+from jitwarm.doctor.collect import collect
 from jitwarm.report.doctor import doctor_text
 from jitwarm.tally import OK, RUN
 

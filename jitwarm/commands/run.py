@@ -17,7 +17,7 @@ from jitwarm.commands.output import complain, note, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.errors import UsageError, WorkerError
 from jitwarm.harness import ARMS, Measured, measure
-from jitwarm.monitor import MODES
+from jitwarm.observe.monitor import MODES
 from jitwarm.record import Result, SourceRecord, encode
 from jitwarm.report.terminal import result_text
 from jitwarm.scenario import Case, Scenario

@@ -12,10 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from jitwarm import keys, phases
+from jitwarm import keys
 from jitwarm.backends.cutedsl import library
 from jitwarm.declare.enumeration import taken
 from jitwarm.errors import RegistrationError, WrongKindError
+from jitwarm.observe import phases
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from jitwarm import phases
 from jitwarm.contract.cases import expand_cases
 from jitwarm.contract.executors import ExecutorCache
 from jitwarm.contract.expander import counting_points, expand
@@ -30,6 +29,7 @@ from jitwarm.errors import (
     UnknownInputError,
     WrongKindError,
 )
+from jitwarm.observe import phases
 
 KeyT = TypeVar("KeyT")
 _MISSING = object()

@@ -13,14 +13,14 @@ from jitwarm.declare.domains import WarmupChoices, WarmupIntRange
 from jitwarm.declare.launch import launch
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.declare.tensor import TensorSpec
-from jitwarm.events import Event
 from jitwarm.faults.compiler import StubKernel
 from jitwarm.faults.form import Budget, Expected, Fault, event
-from jitwarm.phases import phase
+from jitwarm.judge.stores import FolderStore
+from jitwarm.observe.events import Event
+from jitwarm.observe.phases import phase
 from jitwarm.proof.envelope import Envelope, Ints, Values
 from jitwarm.proof.forms import affine, next_power_of_two, pointer
 from jitwarm.proof.keyfunction import KeyFunction
-from jitwarm.store_check import FolderStore
 
 __all__ = [
     "Budget",

@@ -15,15 +15,16 @@ from jitwarm import device
 from jitwarm.backends.triton.unwrap import is_wrapped
 from jitwarm.declare.declaration import Declaration
 from jitwarm.errors import FaultError, KeyValueError
-from jitwarm.events import Event
 from jitwarm.faults.form import Fault
 from jitwarm.faults.launches import points_of, without_samples
 from jitwarm.faults.written import key_function_findings, wrapped_findings
 from jitwarm.findings import Finding
-from jitwarm.monitor import Monitor
-from jitwarm.phases import phase
+from jitwarm.judge.plans import outside_findings
+from jitwarm.judge.warmups import absent_findings, crash_findings, stored_findings
+from jitwarm.observe.events import Event
+from jitwarm.observe.monitor import Monitor
+from jitwarm.observe.phases import phase
 from jitwarm.plan import Plan, PlanKey, make_plan
-from jitwarm.plan_findings import outside_findings
 from jitwarm.proof.descriptors import descriptors_text, watched_descriptors
 from jitwarm.proof.envelope import Envelope
 from jitwarm.proof.incomplete import ROUND_TRIP
@@ -31,7 +32,6 @@ from jitwarm.proof.keyfunction import KeyFunction
 from jitwarm.proof.unstable import refused_findings
 from jitwarm.registry import JitWarmupRegistry, outside_scope
 from jitwarm.warm import warm
-from jitwarm.warm_findings import absent_findings, crash_findings, stored_findings
 
 # Every fault is judged for this device: its keys hold the architecture.
 DEVICE = ("stub", "sm90")

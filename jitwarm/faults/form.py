@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 from jitwarm import keys
 from jitwarm.errors import FaultError
-from jitwarm.events import Event
-from jitwarm.events import Kind as EventKind
 from jitwarm.findings import Kind
-from jitwarm.store_check import FolderStore
+from jitwarm.judge.stores import FolderStore
+from jitwarm.observe.events import Event
+from jitwarm.observe.events import Kind as EventKind
 
 KINDS: tuple[str, ...] = get_args(Kind)
 

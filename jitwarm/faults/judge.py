@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jitwarm import judge_events, slow_steps
 from jitwarm.faults.examine import Examined, is_enabled
 from jitwarm.faults.form import Fault
 from jitwarm.findings import Finding
+from jitwarm.judge.events import judge
+from jitwarm.judge.slow_steps import blame
+from jitwarm.judge.stores import check_store
 from jitwarm.plan import PlanKey
 from jitwarm.proof.descriptors import with_descriptors
-from jitwarm.store_check import check_store
 
 # Fewer processes than this rarely meet each other in a store.
 _LEAST = 4
@@ -39,18 +40,16 @@ def judged(fault: Fault, processes: Sequence[Examined], folder: Path) -> list[Fi
         for event in events
         if event.kind == "tune" and event.phase == "warm"
     ]
-    late = judge_events.judge(
-        events, [*plan.values(), *chosen], ready=ready, enabled=is_enabled(fault)
-    )
+    late = judge(events, [*plan.values(), *chosen], ready=ready, enabled=is_enabled(fault))
     found += [
         one
         for one in with_descriptors(late, said)
         if one.kind != "WARM-CRASH" or one.kernel not in crashed
     ]
     for one in processes:
-        found += slow_steps.blame(one.step_ms, one.events, least_ms=_LEAST_MS)
+        found += blame(one.step_ms, one.events, least_ms=_LEAST_MS)
     if not isinstance(fault.step_ms, str):
-        found += slow_steps.blame(fault.step_ms, events)
+        found += blame(fault.step_ms, events)
     if fault.store is not None:
         place = folder / "store"
         place.mkdir()

@@ -11,7 +11,7 @@ import msgspec
 
 from jitwarm import keys
 from jitwarm.jobs import Answer, Warmed
-from jitwarm.planned import path_of
+from jitwarm.judge.planned import path_of
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -11,7 +11,7 @@ from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
 from jitwarm.gate.words import many
 from jitwarm.jobs import RankReplay
-from jitwarm.planned import path_of
+from jitwarm.judge.planned import path_of
 from jitwarm.record import MissRecord
 from jitwarm.tally import GATE, OK, RUN
 

@@ -5,10 +5,10 @@ is held against the plan.
 from __future__ import annotations
 
 from jitwarm.jobs import RankReplay
+from jitwarm.judge.planned import path_of
 from jitwarm.model import Model
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import Plan
-from jitwarm.planned import path_of
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.record import MissRecord
 from jitwarm.scenario import Case

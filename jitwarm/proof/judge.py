@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from jitwarm import keys as key_texts
 from jitwarm.backends.keyfields import fields_of
-from jitwarm.explain import explain_miss, explain_tuning
 from jitwarm.findings import Finding
+from jitwarm.judge.explain import explain_miss, explain_tuning
+from jitwarm.judge.plans import collision_findings
 from jitwarm.plan import PlanItem
-from jitwarm.plan_findings import collision_findings
 from jitwarm.proof.budget import budget_findings
 from jitwarm.proof.found import Found
 from jitwarm.proof.incomplete import built_instead, incomplete_findings

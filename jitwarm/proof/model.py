@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jitwarm.coverage import digest
 from jitwarm.errors import DeclarationError
-from jitwarm.explain import explain_miss
 from jitwarm.findings import Finding
+from jitwarm.judge.coverage import digest
+from jitwarm.judge.explain import explain_miss
+from jitwarm.judge.planned import path_of
 from jitwarm.plan import Plan
-from jitwarm.planned import path_of
 from jitwarm.proof.envelope import Envelope
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.prove import prove_envelopes

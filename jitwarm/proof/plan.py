@@ -10,8 +10,8 @@ from typing import Any
 from jitwarm.backends import backend_of
 from jitwarm.backends.triton.unwrap import choices_in
 from jitwarm.errors import KeyValueError, WrongKindError
+from jitwarm.judge.planned import Planned, entries_of
 from jitwarm.plan import Plan, PlanItem, PlanKey
-from jitwarm.planned import Planned, entries_of
 from jitwarm.proof.keyfunction import BACKEND, KeyFunction
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from jitwarm import keys
 from jitwarm.errors import DeclarationError, KeyValueError
 from jitwarm.findings import Finding
+from jitwarm.judge.warmups import crash_findings
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.budget import KEYS
 from jitwarm.proof.descriptors import (
@@ -27,7 +28,6 @@ from jitwarm.proof.reach import Reach, reach_of
 from jitwarm.proof.result import Proof
 from jitwarm.proof.search import WALKED, evaluate, search
 from jitwarm.registry import JitWarmupRegistry
-from jitwarm.warm_findings import crash_findings
 
 SAMPLED = 4 * WALKED  # launches of one kernel, shared by its envelopes that are only sampled
 LEAST = 256  # launches of each of them

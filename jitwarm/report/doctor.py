@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from jitwarm.cache_places import CacheFolder
-from jitwarm.diagnosis import WRITES, Diagnosis
+from jitwarm.doctor.cache_places import CacheFolder
+from jitwarm.doctor.diagnosis import WRITES, Diagnosis
 from jitwarm.report.printable import printable
 from jitwarm.report.table import table
 

@@ -13,7 +13,7 @@ from triton.runtime.jit import JITFunction
 from jitwarm.backends import sinks
 from jitwarm.backends.hookpoints import require, require_parameters, version_of
 from jitwarm.errors import HookPointMissing, RunError
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 POINTS = [
     (JITFunction, "_pack_args"),

@@ -10,7 +10,7 @@ import torch
 
 from jitwarm.config import CacheConfig, EngineConfig, HFConfig, ModelConfig, SchedulerConfig
 from jitwarm.contract import JitWarmupRegistry, kernel_warmup
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 
 CONFIG = EngineConfig(

@@ -28,7 +28,7 @@ from jitwarm.backends.triton.unwrap import (
 from jitwarm.contract import OpaqueRecipe, triton_kernel_dispatcher_with_warmup
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import BindingError, DeclarationError, DeviceError, RunError, WrongKindError
-from jitwarm.phases import phase
+from jitwarm.observe.phases import phase
 from jitwarm.plan import make_plan
 from jitwarm.warm import DEPTHS, warm
 

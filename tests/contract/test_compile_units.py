@@ -8,11 +8,11 @@ import importlib.util
 import pytest
 import torch
 
-from jitwarm import phases
 from jitwarm.backends.cutedsl import library
 from jitwarm.contract import CuTeDSLCompileUnit, compile_units, register_cutedsl_warmup_provider
 from jitwarm.contract.compile_units import compile_registered_units
 from jitwarm.errors import KeyValueError, RegistrationError, WrongKindError
+from jitwarm.observe import phases
 
 
 class Provider:
@@ -221,7 +221,7 @@ def test_a_real_unit_is_an_event_of_warm_up(monkeypatch):
         add = cute_device.Add(32, 1.0)
         made.append(cute.compile(add, x, x, cute_device.fake_stream(), options="--enable-tvm-ffi"))
 
-    from jitwarm.monitor import Monitor
+    from jitwarm.observe.monitor import Monitor
 
     made, provider = [], Provider(CuTeDSLCompileUnit("add", ("add", 32), compile_))
     register_cutedsl_warmup_provider(provider)

@@ -11,7 +11,6 @@ import pytest
 
 import cute_subjects as subjects
 from cute_subjects import Key
-from jitwarm import phases
 from jitwarm.backends.cutedsl import compiling, library
 from jitwarm.contract import (
     CuTeDSLJitKernel,
@@ -21,7 +20,8 @@ from jitwarm.contract import (
     kernel_launcher,
 )
 from jitwarm.errors import CompileRefused, DeclarationError, NothingStoredError
-from jitwarm.monitor import Monitor
+from jitwarm.observe import phases
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.warm import warm

@@ -30,7 +30,7 @@ from jitwarm.config import (
     SchedulerConfig,
 )
 from jitwarm.declare import NoKeys
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.zoo.kernels.fa4_mla_prefill import fa4_mla_prefill
 from jitwarm.zoo.kernels.inkling_fa4_rel_attention import inkling_fa4_rel_attention
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitwarm.config import EngineConfig
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.prove import prove_envelopes
 from jitwarm.registry import JitWarmupRegistry

@@ -13,7 +13,7 @@ import torch
 
 from jitwarm import device
 from jitwarm.config import EngineConfig, HFConfig, ModelConfig
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.warm import warm

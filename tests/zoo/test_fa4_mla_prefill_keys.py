@@ -190,7 +190,7 @@ def test_an_engine_with_short_prompts_splits_nothing(stub, monkeypatch):
 @pytest.mark.cutedsl
 def test_a_stub_launch_asks_for_a_declared_binary(stub):
     pytest.importorskip("flash_attn.cute")
-    from jitwarm.monitor import Monitor
+    from jitwarm.observe.monitor import Monitor
 
     _, declared, _ = fa4_keys.binaries(prefill, mla())
     joint = torch.empty(700, 16, 256, dtype=torch.bfloat16)

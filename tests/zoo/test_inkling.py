@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jitwarm.coverage import cover
 from jitwarm.device import Device
 from jitwarm.errors import ScenarioError
 from jitwarm.harness import Settings, needed_keys, plan_case, run_process
 from jitwarm.jobs import Job
+from jitwarm.judge.coverage import cover
 from jitwarm.scenario import Scheduler
 from jitwarm.scenario_file import load
 from jitwarm.zoo.models.inkling import Inkling

@@ -21,7 +21,7 @@ from jitwarm.config import (
     ParallelConfig,
     SchedulerConfig,
 )
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.warm import warm

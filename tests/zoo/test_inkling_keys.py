@@ -324,7 +324,7 @@ def test_tensors_that_do_not_fit(stub):
 @pytest.mark.cutedsl
 def test_a_stub_launch_writes_nothing_and_counts(stub):
     pytest.importorskip("flash_attn.cute")
-    from jitwarm.monitor import Monitor
+    from jitwarm.observe.monitor import Monitor
 
     with Monitor("record", null_kernels=True, count_hits=True) as monitor:
         inkling_launch(8, [1, 5, 2], is_local=False)

@@ -12,7 +12,7 @@ import torch
 
 from jitwarm import device
 from jitwarm.config import CacheConfig, EngineConfig, HFConfig, ModelConfig, SchedulerConfig
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.traffic import Batch

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from jitwarm import device
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.zoo.kernels.stable_topk import stable_topk, stable_topk_from_gathered_candidates
 from jitwarm.zoo.kernels.stable_topk_cutedsl import StableTopKCuTeDSLKernel, stable_topk_cutedsl
 from jitwarm.zoo.kernels.stable_topk_triton import stable_topk_triton

@@ -29,7 +29,7 @@ from jitwarm import atomic
 from jitwarm.backends import ProcessBackend, sinks
 from jitwarm.backends.cutedsl import library
 from jitwarm.backends.miss import Miss
-from jitwarm.events import Kind
+from jitwarm.observe.events import Kind
 
 STALLED_S = 30.0
 LONGEST_S = 900.0

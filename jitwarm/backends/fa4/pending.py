@@ -14,7 +14,7 @@ from typing import Any
 
 from jitwarm.backends import sinks
 from jitwarm.backends.miss import Miss
-from jitwarm.events import Kind
+from jitwarm.observe.events import Kind
 
 Asked = tuple[str, tuple[Any, ...]]  # the function whose cache was asked, and the key
 

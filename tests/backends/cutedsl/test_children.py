@@ -18,7 +18,7 @@ from jitwarm.backends.cutedsl import children, exporting
 from jitwarm.backends.cutedsl.recipe import CuTeDSLRecipe
 from jitwarm.contract import compile_cutedsl
 from jitwarm.errors import CompilerCrashed
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.warm import warm

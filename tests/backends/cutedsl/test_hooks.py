@@ -9,12 +9,12 @@ import torch
 
 import cute_subjects as subjects
 from cute_subjects import Key
-from jitwarm import phases
 from jitwarm.backends import sinks
 from jitwarm.backends.cutedsl import hooks, library
-from jitwarm.coverage import Observed, cover
 from jitwarm.errors import CompileRefused
-from jitwarm.monitor import LateCompileWarning, Monitor
+from jitwarm.judge.coverage import Observed, cover
+from jitwarm.observe import phases
+from jitwarm.observe.monitor import LateCompileWarning, Monitor
 
 pytestmark = pytest.mark.cutedsl
 TESTS = Path(subjects.__file__).parent
@@ -230,7 +230,7 @@ def test_coverage_counts_what_somebody_else_compiles(device_code):
 SEEN = """
 import sys
 from jitwarm import device
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 device.activate("stub", "sm90")
 import torch
 import cute_device

@@ -7,7 +7,7 @@ import pytest
 import cute_subjects as subjects
 from cute_subjects import Key
 from jitwarm.backends.cutedsl import library, loading
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 
 class Native:

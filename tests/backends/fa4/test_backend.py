@@ -10,7 +10,7 @@ import pytest
 import torch
 from fa4_subjects import PLAIN_TEXT, caches, varlen
 
-from jitwarm import JitWarmupRegistry, keys, phases
+from jitwarm import JitWarmupRegistry, keys
 from jitwarm.backends import backend_of
 from jitwarm.backends.fa4 import calls, launch, library
 from jitwarm.backends.fa4.backend import FA4Backend
@@ -26,7 +26,8 @@ from jitwarm.errors import (
     MissingExtraError,
     UsageError,
 )
-from jitwarm.monitor import Monitor
+from jitwarm.observe import phases
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.warm import warm
 

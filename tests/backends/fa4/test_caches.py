@@ -13,7 +13,7 @@ from jitwarm.backends.fa4 import caches, pending
 from jitwarm.backends.fa4.caches import WatchedCache
 from jitwarm.backends.fa4.launch import forward
 from jitwarm.errors import CompileRefused
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 FUNCTION = "_compute_blocks_to_batch"
 KEY = ()

@@ -9,7 +9,7 @@ from jitwarm.backends import sinks
 from jitwarm.backends.fa4 import hooks, library
 from jitwarm.backends.fa4.caches import WatchedCache, WatchedCompiler
 from jitwarm.errors import HookPointMissing
-from jitwarm.monitor import LateCompileWarning, Monitor
+from jitwarm.observe.monitor import LateCompileWarning, Monitor
 
 pytestmark = pytest.mark.cutedsl
 

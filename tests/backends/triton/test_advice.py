@@ -10,8 +10,8 @@ from jitwarm.backends.triton.binder import bind
 from jitwarm.backends.triton.in_memory import keys_in_memory
 from jitwarm.backends.triton.keytext import parse_key
 from jitwarm.declare import TensorSpec
-from jitwarm.explain import explain_miss
-from jitwarm.monitor import Monitor
+from jitwarm.judge.explain import explain_miss
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 X, ODD = TensorSpec("float32"), TensorSpec("float32", aligned=False)

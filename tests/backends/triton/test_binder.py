@@ -13,7 +13,7 @@ from triton.runtime.jit import JITFunction
 from jitwarm.backends.triton.binder import bind, option_names
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import BindingError
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 X = TensorSpec("float32")

@@ -14,7 +14,7 @@ from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.backends.triton.stub import StubLauncher
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import BindingError, DeclarationError, RunError
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 X = TensorSpec("float32")

@@ -12,7 +12,7 @@ from launch_subjects import scale
 from jitwarm.backends.triton import hits
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare.tensor import TensorSpec
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 X = TensorSpec("float32")

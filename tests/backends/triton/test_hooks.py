@@ -14,11 +14,11 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
-from jitwarm import phases
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import CompileRefused
-from jitwarm.monitor import Monitor
+from jitwarm.observe import phases
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 X = TensorSpec("float32")

@@ -16,7 +16,7 @@ from jitwarm.declare import WarmupChoices, declare, launch
 from jitwarm.declare.tensor import TensorSpec
 from jitwarm.errors import KeyValueError
 from jitwarm.keys import key_id
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 

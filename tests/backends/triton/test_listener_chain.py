@@ -7,7 +7,7 @@ import torch
 from launch_subjects import scale
 from triton import knobs
 
-from jitwarm.monitor import Monitor
+from jitwarm.observe.monitor import Monitor
 
 pytestmark = pytest.mark.triton
 

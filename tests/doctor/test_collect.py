@@ -1,6 +1,6 @@
 """`jitwarm doctor`: what is asked, what follows from the answers, what is printed.
 
-To write the golden text anew: `python tests/test_doctor.py`.
+To write the golden text anew: `python tests/doctor/test_collect.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from jitwarm import cli, diagnosis, doctor, doctor_probe, env
-from jitwarm.blind_spots import BlindSpot
-from jitwarm.cache_places import CacheFolder
+from jitwarm import cli, env
 from jitwarm.caches import ROOTS
-from jitwarm.diagnosis import Diagnosis, Gpu, Hooks, Installation, Stub, Torch, Variable
-from jitwarm.doctor_probe import BACKENDS, ProbeReply
+from jitwarm.doctor import collect, diagnosis, probe
+from jitwarm.doctor.cache_places import CacheFolder
+from jitwarm.doctor.diagnosis import Diagnosis, Gpu, Hooks, Installation, Stub, Torch, Variable
+from jitwarm.doctor.probe import BACKENDS, ProbeReply
+from jitwarm.observe.blind_spots import BlindSpot
 from jitwarm.report.doctor import doctor_text
 
-GOLDEN = Path(__file__).parent / "report" / "golden"
+GOLDEN = Path(__file__).parents[1] / "report" / "golden"
 ARCHES = ("sm80", "sm90")
 
 
@@ -256,7 +257,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def installed(monkeypatch, *names):
-    monkeypatch.setattr(doctor, "installed", lambda name: "1.0" if name in names else "")
+    monkeypatch.setattr(collect, "installed", lambda name: "1.0" if name in names else "")
 
 
 CORE = ("torch", "triton", "numpy", "msgspec", "tabulate")
@@ -267,7 +268,7 @@ def test_what_a_machine_has(machine, monkeypatch):
     monkeypatch.setenv("JITWARM_STRICT", "1")
     monkeypatch.setenv("TRITON_DEBUG", "0")
     monkeypatch.setenv("HOME_OF_SOMEBODY", "x")
-    found = doctor.collect(machine.probe)
+    found = collect.collect(machine.probe)
     assert sorted(machine.asked) == ["fa4", "stub", "torch", "triton"]
     assert [(one.backend, one.state, one.version) for one in found.hooks] == [
         ("triton", "ok", "1.0"),
@@ -292,13 +293,13 @@ def test_what_a_machine_has(machine, monkeypatch):
 def test_a_hook_point_that_is_missing_is_a_problem(machine, monkeypatch):
     installed(monkeypatch, *CORE)
     replies = {"triton": ProbeReply("missing", "triton 9.9: JITFunction.run is not there")}
-    found = doctor.collect(lambda what: replies.get(what) or machine.probe(what))
+    found = collect.collect(lambda what: replies.get(what) or machine.probe(what))
     assert found.problems == ("triton 9.9: JITFunction.run is not there",)
 
 
 def test_without_any_library(machine, monkeypatch):
     installed(monkeypatch)
-    found = doctor.collect(lambda _: ProbeReply("broken", "ModuleNotFoundError: torch"))
+    found = collect.collect(lambda _: ProbeReply("broken", "ModuleNotFoundError: torch"))
     assert [one.state for one in found.hooks] == ["not installed"] * 3
     missing = [f"{name} is not installed: pip install jitwarm" for name in CORE]
     assert list(found.problems) == missing
@@ -306,7 +307,7 @@ def test_without_any_library(machine, monkeypatch):
 
 def test_nothing_heavy_is_imported_here(fresh_process):
     said = fresh_process(
-        "import sys; from jitwarm.doctor import collect; from jitwarm.doctor_probe import "
+        "import sys; from jitwarm.doctor.collect import collect; from jitwarm.doctor.probe import "
         "ProbeReply; collect(lambda _: ProbeReply()); "
         "print([m for m in ('torch', 'triton', 'cutlass', 'flash_attn') if m in sys.modules])"
     )
@@ -320,10 +321,10 @@ def nvidia_smi(folder, text, status=0, stream=1):
 
 
 def test_the_gpus(machine):
-    assert doctor._gpus() == ((), "")
+    assert collect._gpus() == ((), "")
     line = "NVIDIA B200, 10.0, 580.159.04, 183359 MiB"
     nvidia_smi(machine.folder, f"{line}\nNVIDIA H200, 9.0, 580.1, 1 MiB")
-    assert doctor._gpus() == (
+    assert collect._gpus() == (
         (
             Gpu("NVIDIA B200", "sm100", "580.159.04", "183359 MiB"),
             Gpu("NVIDIA H200", "sm90", "580.1", "1 MiB"),
@@ -343,7 +344,7 @@ def test_the_gpus(machine):
 )
 def test_a_driver_that_does_not_work(machine, text, status, stream, problem):
     nvidia_smi(machine.folder, text, status, stream)
-    gpus, found = doctor._gpus()
+    gpus, found = collect._gpus()
     assert gpus == ()
     assert found.startswith(problem)
     assert bool(found) == bool(problem)
@@ -369,7 +370,7 @@ def test_a_driver_that_says_something_else(machine, said, gpus, problem):
         f"#!/bin/sh\nexec {shutil.which('cat', path=os.defpath)} {machine.folder}/said"
     )
     script.chmod(0o755)
-    assert doctor._gpus() == (gpus, problem)
+    assert collect._gpus() == (gpus, problem)
 
 
 def test_what_is_no_text_is_told_and_acts_on_no_terminal(machine, monkeypatch):
@@ -377,7 +378,7 @@ def test_what_is_no_text_is_told_and_acts_on_no_terminal(machine, monkeypatch):
     monkeypatch.setenv("TRITON_A", "a\nok: jitwarm works here\x1b[31m")
     monkeypatch.setenv("TRITON_B", os.fsdecode(b"\xff"))
     monkeypatch.setenv("TRITON_CACHE_DIR", os.fsdecode(b"/tmp/\xff"))
-    found = doctor.collect(machine.probe)
+    found = collect.collect(machine.probe)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Diagnosis) == found
     lines = doctor_text(found).splitlines()
     assert [line for line in lines if line.startswith("TRITON_")] == [
@@ -391,14 +392,14 @@ def test_what_is_no_text_is_told_and_acts_on_no_terminal(machine, monkeypatch):
 @pytest.mark.triton
 def test_with_the_interpreter_nothing_is_compiled(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert doctor.run_probe("stub").facts["problems"] == [
+    assert collect.run_probe("stub").facts["problems"] == [
         "TRITON_INTERPRET is set, so Triton compiles nothing: unset it"
     ]
 
 
 def test_a_probe_that_cannot_be_started(monkeypatch):
-    monkeypatch.setattr(doctor.sys, "executable", "/nowhere/python")
-    assert doctor.run_probe("torch") == ProbeReply(
+    monkeypatch.setattr(collect.sys, "executable", "/nowhere/python")
+    assert collect.run_probe("torch") == ProbeReply(
         "broken",
         "its process cannot be started: [Errno 2] No such file or directory: '/nowhere/python'",
     )
@@ -408,8 +409,8 @@ def test_a_driver_that_hangs(machine, monkeypatch):
     def run(*args, **kwargs):
         raise subprocess.TimeoutExpired("nvidia-smi", 30)
 
-    monkeypatch.setattr(doctor.subprocess, "run", run)
-    assert doctor._gpus()[1].startswith("nvidia-smi does not answer: ")
+    monkeypatch.setattr(collect.subprocess, "run", run)
+    assert collect._gpus()[1].startswith("nvidia-smi does not answer: ")
 
 
 @pytest.mark.parametrize(
@@ -430,17 +431,17 @@ def test_the_c_compiler(machine, there, cc, found):
         (machine.folder / name).write_text("#!/bin/sh\n")
         (machine.folder / name).chmod(0o755)
     expected = str(machine.folder / found) if found else ""
-    assert doctor._c_compiler({} if cc is None else {"CC": cc}) == expected
+    assert collect._c_compiler({} if cc is None else {"CC": cc}) == expected
 
 
 def test_a_copy_inside_of_a_checkout_has_no_commit(tmp_path, monkeypatch):
     package = tmp_path / "repo" / ".venv" / "jitwarm"
     package.mkdir(parents=True)
     (tmp_path / "repo" / ".git").mkdir()
-    monkeypatch.setattr(doctor, "source_of", None)  # calling it fails
+    monkeypatch.setattr(collect, "source_of", None)  # calling it fails
     place = SimpleNamespace(__file__=str(package / "__init__.py"), __version__="7")
-    monkeypatch.setattr(doctor, "jitwarm", place)
-    assert doctor._installation() == Installation("7", str(package))
+    monkeypatch.setattr(collect, "jitwarm", place)
+    assert collect._installation() == Installation("7", str(package))
 
 
 # --- the probes
@@ -450,9 +451,9 @@ def test_a_copy_inside_of_a_checkout_has_no_commit(tmp_path, monkeypatch):
 def test_triton_has_its_hook_points_and_one_that_has_not(monkeypatch):
     from triton.runtime.jit import JITFunction
 
-    assert doctor_probe.answer("triton") == ProbeReply()
+    assert probe.answer("triton") == ProbeReply()
     monkeypatch.delattr(JITFunction, "_pack_args")
-    reply = doctor_probe.answer("triton")
+    reply = probe.answer("triton")
     assert reply.state == "missing"
     assert "triton.runtime.jit.JITFunction._pack_args is not there" in reply.problem
 
@@ -461,8 +462,8 @@ def test_a_library_that_cannot_be_imported(monkeypatch):
     def missing(name):
         raise ImportError("libcuda.so.1:\n cannot open")
 
-    monkeypatch.setattr(doctor_probe.importlib, "import_module", missing)
-    reply = doctor_probe.answer("cutedsl")
+    monkeypatch.setattr(probe.importlib, "import_module", missing)
+    reply = probe.answer("cutedsl")
     assert reply == ProbeReply("broken", "ImportError: libcuda.so.1: cannot open")
 
 
@@ -471,7 +472,7 @@ def test_the_stub_device_compiles_here():
     """In a process of its own: it takes the stub device, and needs empty caches."""
     from jitwarm.backends.triton.stub import ARCHES as ALL
 
-    reply = doctor.run_probe("stub")
+    reply = collect.run_probe("stub")
     assert reply.state == "ok", reply.problem
     assert reply.facts == {"arches": list(ALL), "compiled": list(ALL), "problems": []}
 
@@ -479,7 +480,7 @@ def test_the_stub_device_compiles_here():
 def test_torch_here():
     import torch
 
-    reply = doctor.run_probe("torch")
+    reply = collect.run_probe("torch")
     assert reply.facts["version"] == str(torch.__version__)
     assert reply.facts["cuda"] == (torch.version.cuda or "")
 
@@ -500,20 +501,20 @@ def command(tmp_path, text):
     ],
 )
 def test_a_probe_that_dies_is_an_answer(tmp_path, monkeypatch, text, problem):
-    monkeypatch.setattr(doctor, "sys", command(tmp_path, text))
-    assert doctor.run_probe("torch") == ProbeReply("broken", problem)
+    monkeypatch.setattr(collect, "sys", command(tmp_path, text))
+    assert collect.run_probe("torch") == ProbeReply("broken", problem)
 
 
 def test_a_probe_that_hangs_is_an_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "sys", command(tmp_path, "exec sleep 60"))
-    monkeypatch.setattr(doctor, "PROBE_S", 0.2)
-    assert doctor.run_probe("torch") == ProbeReply("broken", "no answer in 0.2 s")
+    monkeypatch.setattr(collect, "sys", command(tmp_path, "exec sleep 60"))
+    monkeypatch.setattr(collect, "PROBE_S", 0.2)
+    assert collect.run_probe("torch") == ProbeReply("broken", "no answer in 0.2 s")
 
 
 def test_a_probe_has_caches_of_its_own(tmp_path, monkeypatch):
     script = 'echo "{\\"problem\\": \\"$TRITON_CACHE_DIR\\"}" >"$4"'
-    monkeypatch.setattr(doctor, "sys", command(tmp_path, script))
-    reply = doctor.run_probe("torch")
+    monkeypatch.setattr(collect, "sys", command(tmp_path, script))
+    reply = collect.run_probe("torch")
     assert reply.problem.endswith("/caches/triton_cache_dir")
     assert not Path(reply.problem).exists()
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from jitwarm import explain
 from jitwarm.backends.triton.unwrap import choices_in
 from jitwarm.errors import WrongKindError
-from jitwarm.events import Event
 from jitwarm.findings import Finding
+from jitwarm.judge import explain
+from jitwarm.observe.events import Event
 from jitwarm.plan import Plan, PlanItem, PlanKey
 
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from jitwarm.backends.triton.unwrap import is_tuning
-from jitwarm.events import Event
-from jitwarm.explain import explain_tuning
 from jitwarm.findings import Finding
-from jitwarm.planned import Plannable, Planned
-from jitwarm.slow_steps import blame
+from jitwarm.judge.explain import explain_tuning
+from jitwarm.judge.planned import Plannable, Planned
+from jitwarm.judge.slow_steps import blame
+from jitwarm.observe.events import Event
 
 __all__ = ["before_capture", "blame", "judge", "redundant_seconds", "traced_again"]
 

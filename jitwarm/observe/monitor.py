@@ -20,18 +20,19 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
-from jitwarm import callsite, keys, phases
+from jitwarm import keys
 from jitwarm.backends import launches, sinks
 from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton import hits, hooks, tuning
 from jitwarm.backends.triton.in_memory import keys_in_memory
 from jitwarm.backends.triton.stub import NullKernel
-from jitwarm.blind_spots import BlindSpot, blind_spots
 from jitwarm.errors import CompileRefused, UsageError
-from jitwarm.events import KINDS, Event, Kind
 from jitwarm.findings import Finding
-from jitwarm.judge_events import judge
-from jitwarm.planned import Plannable, Planned, path_of
+from jitwarm.judge.events import judge
+from jitwarm.judge.planned import Plannable, Planned, path_of
+from jitwarm.observe import callsite, phases
+from jitwarm.observe.blind_spots import BlindSpot, blind_spots
+from jitwarm.observe.events import KINDS, Event, Kind
 
 MODES = ("off", "warn", "error", "record")
 

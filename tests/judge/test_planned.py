@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from jitwarm import JitWarmupRegistry, make_plan, owner
-from jitwarm.events import Event
+from jitwarm.judge.planned import Planned, path_of
+from jitwarm.observe.events import Event
 from jitwarm.plan import PlanKey
-from jitwarm.planned import Planned, path_of
 from plan_subjects import Copy
 
 A, B = (f"m.k[n:i32/{cls}]{{cuda:90}}" for cls in ("", "D"))
@@ -69,7 +69,7 @@ def test_the_place_of_the_first_event_is_the_site(place, shown):
 
 
 def test_an_explanation_takes_nothing_apart_after_prepaying():
-    from jitwarm.explain import taken_apart
+    from jitwarm.judge.explain import taken_apart
 
     taken_apart.cache_clear()
     planned = Planned([A, B])

@@ -8,12 +8,12 @@ import msgspec
 
 from jitwarm import keys
 from jitwarm.backends.triton.unwrap import choices_in
-from jitwarm.events import Event
-from jitwarm.explain import explain_tuning
 from jitwarm.findings import Finding
-from jitwarm.judge_events import traced_again
+from jitwarm.judge.events import traced_again
+from jitwarm.judge.explain import explain_tuning
+from jitwarm.judge.planned import Planned
+from jitwarm.observe.events import Event
 from jitwarm.plan import PlanKey
-from jitwarm.planned import Planned
 from jitwarm.record import CoverageRecord, MissRecord
 
 LATE = ("compile", "disk_hit", "refused", "failed", "skipped")

@@ -14,14 +14,14 @@ import torch
 import triton
 import triton.language as tl
 
-from jitwarm import phases
 from jitwarm.backends import launches, sinks
 from jitwarm.backends.triton import hooks
 from jitwarm.backends.triton.binder import bind
 from jitwarm.declare import TensorSpec
 from jitwarm.errors import CompileRefused, UsageError
 from jitwarm.keys import key_id
-from jitwarm.monitor import LateCompileWarning, Monitor
+from jitwarm.observe import phases
+from jitwarm.observe.monitor import LateCompileWarning, Monitor
 from jitwarm.plan import PlanKey
 
 pytestmark = pytest.mark.triton

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jitwarm.coverage import Observed, cover, digest, missed_by_kernel
-from jitwarm.events import Event
+from jitwarm.judge.coverage import Observed, cover, digest, missed_by_kernel
 from jitwarm.keys import key_id
+from jitwarm.observe.events import Event
 from jitwarm.plan import PlanKey
 
 A, B, C = (f"m.k[n:i32/{cls}]{{cuda:90}}" for cls in ("", "D", "1"))

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from jitwarm import blind_spots
-from jitwarm.blind_spots import BlindSpot
-from jitwarm.monitor import Monitor
+from jitwarm.observe import blind_spots
+from jitwarm.observe.blind_spots import BlindSpot
+from jitwarm.observe.monitor import Monitor
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jitwarm.explain import explain_miss, explain_tuning
 from jitwarm.findings import Finding
+from jitwarm.judge.explain import explain_miss, explain_tuning
 
 
 def key(options="", kernel="m.k", **arguments):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jitwarm import cache_places
 from jitwarm.caches import ROOTS
+from jitwarm.doctor import cache_places
 
 HOME = {"HOME": "/home/u", "USER": "u", "TMPDIR": "/var/tmp"}
 
@@ -77,7 +77,7 @@ for name in ("TRITON_CACHE_DIR", "TRITON_HOME"):
     if name != "%s":
         os.environ.pop(name, None)
 from triton import knobs
-from jitwarm.cache_places import place
+from jitwarm.doctor.cache_places import place
 print(knobs.cache.dir, place("TRITON_CACHE_DIR", os.environ))
 """
     said = fresh_process(text % chosen, **{chosen: str(tmp_path)}).split()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jitwarm.events import Event
-from jitwarm.judge_events import before_capture, blame, judge, redundant_seconds
+from jitwarm.judge.events import before_capture, blame, judge, redundant_seconds
+from jitwarm.judge.planned import Planned
 from jitwarm.keys import key_id
+from jitwarm.observe.events import Event
 from jitwarm.plan import PlanKey
-from jitwarm.planned import Planned
 
 A, B, C = (f"m.k[n:i32/{cls}]{{cuda:90}}" for cls in ("", "D", "1"))
 TUNED = "m.k[n:64]{tune}"

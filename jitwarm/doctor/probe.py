@@ -1,4 +1,4 @@
-"""One question of `jitwarm doctor` in a process of its own: `python -m jitwarm.doctor_probe WHAT
+"""One question of `jitwarm doctor` in a process of its own: `python -m jitwarm.doctor.probe WHAT
 REPLY.json`.
 
 A library whose import crashes, hangs or starts a CUDA context takes this process with it and not

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 
-from jitwarm.advice import ABSENT, Difference, advise, by_number
 from jitwarm.backends.fa4.advice import advise_call
 from jitwarm.backends.keyfields import KeyFields, fields_of
 from jitwarm.backends.triton.keytext import split_key
 from jitwarm.findings import Finding
+from jitwarm.judge.advice import ABSENT, Difference, advise, by_number
 
 Values = Mapping[str, int]
 # Taking a key apart costs some 50 us, and a refusal must be cheap.

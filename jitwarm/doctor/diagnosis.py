@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from jitwarm import env
-from jitwarm.blind_spots import BlindSpot
-from jitwarm.cache_places import CacheFolder
+from jitwarm.doctor.cache_places import CacheFolder
 from jitwarm.errors import UsageError
+from jitwarm.observe.blind_spots import BlindSpot
 
 SCHEMA = 1
 # Without these nothing of jitwarm works; the others are extras.

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from jitwarm.events import Event
 from jitwarm.findings import Finding
+from jitwarm.observe.events import Event
 
 
 def blame(

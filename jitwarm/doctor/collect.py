@@ -1,6 +1,6 @@
 """Ask a machine what it has: `collect`.
 
-Libraries are imported in processes of their own (`doctor_probe.py`), so no CUDA context is left
+Libraries are imported in processes of their own (`probe.py`), so no CUDA context is left
 here. What follows from the answers is in `diagnosis.py`.
 """
 
@@ -22,9 +22,8 @@ import msgspec
 
 import jitwarm
 from jitwarm import caches, env
-from jitwarm.blind_spots import blind_spots
-from jitwarm.cache_places import cache_folders, displayable
-from jitwarm.diagnosis import (
+from jitwarm.doctor.cache_places import cache_folders, displayable
+from jitwarm.doctor.diagnosis import (
     SCHEMA,
     Diagnosis,
     Gpu,
@@ -36,8 +35,9 @@ from jitwarm.diagnosis import (
     notes,
     problems,
 )
-from jitwarm.doctor_probe import BACKENDS, ProbeReply
+from jitwarm.doctor.probe import BACKENDS, ProbeReply
 from jitwarm.model import GROUP
+from jitwarm.observe.blind_spots import blind_spots
 from jitwarm.source import source_of
 from jitwarm.versions import PACKAGES, SETTINGS, installed
 
@@ -98,7 +98,7 @@ def run_probe(what: str) -> ProbeReply:
     with tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True) as scratch:
         reply = Path(scratch) / "reply.json"
         environment = env.snapshot() | caches.isolated(Path(scratch) / "caches")
-        command = (sys.executable, "-m", "jitwarm.doctor_probe", what, str(reply))
+        command = (sys.executable, "-m", "jitwarm.doctor.probe", what, str(reply))
         try:
             done = subprocess.run(
                 command,

@@ -1,0 +1,1 @@
+"""`jitwarm doctor`: ask a machine what it has, and conclude what follows for warm-up and caches."""

@@ -1,0 +1,1 @@
+"""Judge: from plans, launches and events to coverage, explained misses and findings."""
