@@ -14,8 +14,8 @@ from jitwarm.history.asv import AsvHistory, read_asv
 from jitwarm.history.cases import case_histories
 from jitwarm.history.expected import compare_all
 from jitwarm.history.records import read_records
+from jitwarm.report.amounts import counted
 from jitwarm.report.html.charts import check_extra
-from jitwarm.report.html.markup import counted
 from jitwarm.report.html.page import Contents, html_of, page_of
 from jitwarm.tally import BASELINE, OK
 

@@ -8,6 +8,7 @@ import msgspec
 
 from jitwarm.jobs import Answer, Warmed
 from jitwarm.record import SCHEMA, FailedKey
+from jitwarm.report.amounts import counted
 from jitwarm.report.table import kernel_table
 from jitwarm.scenario import Case
 
@@ -45,14 +46,14 @@ def plan_text(case: Case, answer: Answer, warmed: Warmed) -> str:
     """The funnel, a row a kernel, a line a rank, and everything that is wrong."""
     funnel = warmed.funnel
     summary = (
-        f"{warmed.layers} layers: {funnel.registrations} registrations -> "
+        f"{counted(warmed.layers, 'layer')}: {counted(funnel.registrations, 'registration')} -> "
         f"{funnel.distinct_registrations} distinct ({funnel.dedup_ratio:.1f}x) -> "
-        f"{funnel.points} points -> {funnel.keys} keys -> {funnel.backend_keys} binaries"
+        f"{counted(funnel.points, 'point')} -> {counted(funnel.keys, 'key')} -> "
+        f"{counted(funnel.backend_keys, 'binary', 'binaries')}"
     )
     if answer.arm != "plan":
-        summary += (
-            f"; {len(warmed.ready)} ready in {answer.ready_s:.1f} s with {warmed.threads} jobs"
-        )
+        jobs = counted(warmed.threads, "job")
+        summary += f"; {len(warmed.ready)} ready in {answer.ready_s:.1f} s with {jobs}"
     rows = [
         [r.kernel, r.registrations, r.distinct_registrations, r.points, r.keys, r.backend_keys]
         for r in warmed.rows
@@ -61,7 +62,8 @@ def plan_text(case: Case, answer: Answer, warmed: Warmed) -> str:
     lines = [case.title, summary, "", table]
     lines += [f"  {r.kernel}: no keys: {r.no_keys_reason}" for r in warmed.rows if r.no_keys_reason]
     lines += [
-        f"  rank {p.rank}: {p.keys} keys, {p.backend_keys} binaries, key set {p.digest}"
+        f"  rank {p.rank}: {counted(p.keys, 'key')}, "
+        f"{counted(p.backend_keys, 'binary', 'binaries')}, key set {p.digest}"
         for p in answer.plans
     ]
     lines += failure_lines(warmed.failed)

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TextIO
 
 from jitwarm.plan import Plan, PlanItem
+from jitwarm.report.amounts import counted
 from jitwarm.scenario import Case
 from jitwarm.warm import Progress
 
@@ -25,7 +26,7 @@ def show_progress(case: Case, plan: Plan, stream: TextIO | None = None) -> Progr
     def bar(done: int, total: int, item: PlanItem, seconds: float) -> None:
         filled = WIDTH * done // total
         gauge = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}"
-        line = f"\r{title}: warming {total} keys {gauge} {seconds:.1f} s {item.kernel}"
+        line = f"\r{title}: warming {counted(total, 'key')} {gauge} {seconds:.1f} s {item.kernel}"
         out.write(f"{line:<110.110}" + ("\n" if done == total else ""))
         out.flush()
 

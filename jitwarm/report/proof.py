@@ -11,6 +11,7 @@ from jitwarm.findings import Finding
 from jitwarm.jobs import Answer, RankProof
 from jitwarm.proof.result import STRENGTH, Verdict
 from jitwarm.record import SCHEMA, DeviceRecord, FailedKey, RankPlan
+from jitwarm.report.amounts import counted
 from jitwarm.report.plan import failure_lines
 from jitwarm.report.table import kernel_table
 from jitwarm.scenario import Case, Scenario
@@ -92,11 +93,10 @@ def proof_text(record: ProofRecord) -> str:
     """A row a kernel, then the findings, then what it was held against."""
     case = record.case
     where = f"{record.device.name}: keys of {record.device.arch}, nothing compiled"
-    ranks = f"{len(record.ranks)} ranks" if len(record.ranks) > 1 else "1 rank"
     rows = [_row(kernel) for kernel in record.proof]
     lines = [
         f"{case.title}     {where}",
-        f"{record.layers} layers, {ranks}",
+        f"{counted(record.layers, 'layer')}, {counted(len(record.ranks), 'rank')}",
         "",
         kernel_table(HEAD, rows, [kernel.backend for kernel in record.proof]),
     ]
@@ -120,7 +120,8 @@ def proof_text(record: ProofRecord) -> str:
         for name in ("missing", "unreached", "spared")
     )
     kept = f" ({spared} more kept on purpose)" if spared else ""
-    held = f"held against {launches:,} launches of {steps} real steps a rank"
+    held = f"held against {counted(launches, 'launch', 'launches')} of "
+    held += f"{counted(steps, 'real step')} a rank"
     gaps = f"{missing} missing, {unreached} unreached{kept}"
     lines += ["", f"{gaps}; {_verdicts(record.proof)}; {held}"]
     return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jitwarm.record import ArmRecord, Result
+from jitwarm.report.amounts import counted
 from jitwarm.report.plan import failure_lines
 from jitwarm.report.table import kernel_table, table
 
@@ -33,9 +34,9 @@ def _head(result: Result) -> str:
     return (
         f"{result.scenario}  {axes}     {note}\n"
         f"{chosen}"
-        f"{funnel.layers} layers: {funnel.registrations} registrations -> "
-        f"{funnel.distinct_registrations} distinct "
-        f"({funnel.dedup_ratio:.1f}x) -> {funnel.keys} keys -> {funnel.backend_keys} binaries; "
+        f"{counted(funnel.layers, 'layer')}: {counted(funnel.registrations, 'registration')} -> "
+        f"{funnel.distinct_registrations} distinct ({funnel.dedup_ratio:.1f}x) -> "
+        f"{counted(funnel.keys, 'key')} -> {counted(funnel.backend_keys, 'binary', 'binaries')}; "
         f"{_ready(result)}"
     )
 
@@ -48,7 +49,7 @@ def _plain(value: object) -> str:
 def _ready(result: Result) -> str:
     if result.warm.skipped and not result.warm.warmed:
         return "warm-up is off, nothing compiled"
-    return f"ready in {result.arms['loaded'].ready_s:.1f} s with {result.warm.jobs} jobs"
+    return f"ready in {result.arms['loaded'].ready_s:.1f} s with {counted(result.warm.jobs, 'job')}"
 
 
 def _kernels(result: Result) -> str:
@@ -151,7 +152,8 @@ def _spreads(result: Result) -> list[str]:
         if name in result.arms and len(raw := result.arms[name].raw["first_prefill_ms"]) > 1
     ]
     samples = max(arm.samples for arm in result.arms.values())
-    return [f"prefill ms over {samples} processes: {', '.join(parts)}"] if parts else []
+    processes = counted(samples, "process", "processes")
+    return [f"prefill ms over {processes}: {', '.join(parts)}"] if parts else []
 
 
 def _verdict(result: Result, folder: str) -> str:
@@ -159,9 +161,9 @@ def _verdict(result: Result, folder: str) -> str:
     for coverage in (result.coverage, *result.rank_coverage):
         for miss in coverage.misses:
             when = (
-                f"first in step {miss.first_step}, {miss.count} launches"
+                f"first in step {miss.first_step}, {counted(miss.count, 'launch', 'launches')}"
                 if miss.first_step >= 0
-                else f"{miss.count} launches"
+                else counted(miss.count, "launch", "launches")
             )
             lines.append(f"MISSED rank {coverage.rank} {when}: {miss.finding.message}")
             lines.append(f"  key {miss.key}")
@@ -172,16 +174,17 @@ def _verdict(result: Result, folder: str) -> str:
     ]
     own = result.coverage
     ranks = f" at rank {own.rank}" if result.rank_coverage else ""
-    wasted = _wasted_seconds(result)
+    unused = counted(own.unreached, "warmed binary", "warmed binaries")
     lines.append(
-        f"{own.missed} missed in {own.steps:,} steps{ranks}; {own.unreached} warmed binaries "
-        f"never used ({wasted:.1f} s); {folder}"
+        f"{own.missed} missed in {counted(own.steps, 'step')}{ranks}; "
+        f"{unused} never used ({_wasted_seconds(result):.1f} s); {folder}"
     )
     if result.rank_coverage:
         others = ", ".join(
             f"rank {c.rank}: {c.missed} missed of {c.needed} needed" for c in result.rank_coverage
         )
-        lines.append(f"other ranks, {result.rank_coverage[0].steps:,} steps each: {others}")
+        steps = counted(result.rank_coverage[0].steps, "step")
+        lines.append(f"other ranks, {steps} each: {others}")
     lines += [f"note: {check}" for check in result.checks]
     return "\n".join(lines)
 

@@ -55,7 +55,7 @@ def test_two_backends_are_named_in_a_column():
         )
         == """\
 two tp=8
-66 layers: 67 registrations -> 2 distinct (33.5x) -> 7169 points -> 29 keys -> 9 binaries
+66 layers: 67 registrations -> 2 distinct (33.5x) -> 7,169 points -> 29 keys -> 9 binaries
 
 kernel                  backend      registered    distinct    points    keys    binaries
 InklingFA4RelAttention  fa4                  66           1      7168      28           8

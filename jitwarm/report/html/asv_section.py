@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.history_section import charts, numbers_table
 from jitwarm.report.html.judged import JudgedTree
-from jitwarm.report.html.markup import badge, counted, fold, text
+from jitwarm.report.html.markup import badge, fold, text
 from jitwarm.report.html.payload import Payload
 
 # Of one machine; each is a chart of its own, and more of them are no overview.

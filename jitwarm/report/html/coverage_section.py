@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from jitwarm.history.expected import Expected
 from jitwarm.record import MissRecord, Result
+from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.markup import (
     badge,
     count,
-    counted,
     figure,
     fold,
     listed,

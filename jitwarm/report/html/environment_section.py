@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from jitwarm.history.cases import CaseHistory, environment_of
 from jitwarm.history.records import Stored
-from jitwarm.report.html.markup import counted, row, table, text, words
+from jitwarm.report.amounts import counted
+from jitwarm.report.html.markup import row, table, text, words
 
 # More columns cannot be read; the newest are shown.
 MOST_COLUMNS = 12

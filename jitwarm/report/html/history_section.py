@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from jitwarm.history.cases import CaseHistory
 from jitwarm.history.marks import BAD, Judged, Mark
 from jitwarm.history.points import HIGHER, NEITHER, Run
+from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.markup import (
     Cell,
     badge,
-    counted,
     figure,
     fold,
     number,

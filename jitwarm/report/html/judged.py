@@ -8,7 +8,7 @@ from jitwarm.history.asv import AsvHistory
 from jitwarm.history.cases import CaseHistory
 from jitwarm.history.expected import Expected
 from jitwarm.history.marks import Judged
-from jitwarm.report.html.markup import counted
+from jitwarm.report.amounts import counted
 
 
 @dataclass(frozen=True, slots=True)

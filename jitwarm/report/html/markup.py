@@ -67,11 +67,6 @@ def figure(value: float | None) -> str:
     return f"{value:.3g}" if value else "0"
 
 
-def counted(amount: int, one: str, many: str = "") -> str:
-    """`1 case`, `2 cases`."""
-    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
-
-
 def badge(kind: str, shown: str) -> str:
     """A word in a frame; `kind` is `bad`, `good`, `doubt` or `plain`."""
     return f'<span class="badge {kind}">{text(shown)}</span>'

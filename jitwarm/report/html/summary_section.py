@@ -8,6 +8,7 @@ from jitwarm.history.cases import CaseHistory
 from jitwarm.history.marks import BAD, Judged
 from jitwarm.history.points import Run
 from jitwarm.history.records import FailedCase
+from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.history_section import mark_badge, newest_run, not_newest
 from jitwarm.report.html.judged import JudgedCase, JudgedTree, states
@@ -15,7 +16,6 @@ from jitwarm.report.html.markup import (
     Cell,
     badge,
     count,
-    counted,
     figure,
     fold,
     listed,
