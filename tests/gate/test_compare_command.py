@@ -334,6 +334,16 @@ def test_outside_of_a_repository(scratch, tmp_path, monkeypatch, capsys):
     assert "no git repository holds it" in capsys.readouterr().out
 
 
+# The command line with the default handlers: a shell starts what runs in its background, and so
+# the tests there, with SIGINT ignored.
+COMMAND = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from jitwarm import cli
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_everything_and_leaves_nothing(root, scratch, tmp_path, which):
     pids = tmp_path / "pids"
@@ -347,7 +357,7 @@ def test_a_signal_ends_everything_and_leaves_nothing(root, scratch, tmp_path, wh
     )
     commit(root, {"act.py": act})
     process = subprocess.Popen(
-        [sys.executable, "-m", "jitwarm", "compare", "scenario.toml", "--base=main", "--json",
+        [sys.executable, "-c", COMMAND, "compare", "scenario.toml", "--base=main", "--json",
          "--device=stub"],
         cwd=root, env=os.environ | {"PYTHONPATH": SOURCES, "PYTHONSAFEPATH": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
