@@ -132,11 +132,10 @@ def merge(
     """The attention over both sets of keys: outputs [T, heads, value] weighed by their
     log-sum-exps, float32 [heads, T].
 
-    A part without keys has log-sum-exp -inf, and its output is not read.
+    Every row of the first has a key. One without keys in the second has log-sum-exp -inf there,
+    and its second output is not read.
     """
-    total = torch.logaddexp(first_lse, second_lse)
-    parts = []
-    for output, lse in ((first, first_lse), (second, second_lse)):
-        weight = torch.exp(lse - total).nan_to_num(0.0).t()[:, :, None]
-        parts.append(torch.where(weight > 0, output.float() * weight, 0.0))
-    return (parts[0] + parts[1]).to(first.dtype)
+    # exp(b) / (exp(a) + exp(b)). Eight operators: seventeen of them took 69 % of a step's GPU time.
+    share = torch.sigmoid(second_lse - first_lse).t()[:, :, None]
+    read = torch.where(share > 0, second, 0.0)
+    return torch.addcmul(first * (1 - share), read, share).to(first.dtype)
