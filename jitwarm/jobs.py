@@ -99,8 +99,9 @@ class RankProof(msgspec.Struct, frozen=True):
 
 class RankReplay(msgspec.Struct, frozen=True):
     """What the traffic of one rank asked for, without a compiler: launches, the different keys they
-    need, those that are not planned, and keys of unplanned kernels that may be part of one that
-    owns its compile.
+    need, those that are not planned (choices of an autotuner among them), and keys of unplanned
+    kernels that were launched inside of one that owns its compile. `kinds` counts steps by the kind
+    of their batch.
     """
 
     rank: int
@@ -109,6 +110,7 @@ class RankReplay(msgspec.Struct, frozen=True):
     needed: int
     misses: tuple[MissRecord, ...]
     untold: tuple[str, ...]
+    kinds: dict[str, int] = {}
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ import msgspec
 from jitwarm import atomic, caches
 from jitwarm.device import Device, activate
 from jitwarm.errors import CompileRefused, JitwarmError, RunError
-from jitwarm.gate.replay import replay_keys
+from jitwarm.gate.replay import ask_steps, replay_keys
 from jitwarm.jobs import (
     DEPTH,
     Answer,
@@ -44,6 +44,7 @@ from jitwarm.model import Model, build
 from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.model import prove_model
+from jitwarm.proof.real_steps import switched_off, with_tunings
 from jitwarm.record import DeviceRecord, FailedKey, RankPlan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.report.progress import show_progress
@@ -128,13 +129,14 @@ def _prove_ranks(job: Job, device: Device) -> Work:
             RankPlan(rank, len(plan.items), len(plan.backend_keys), digest(plan.backend_keys))
         )
         warmed.append(_warmed(model, plan, warm(plan, enabled=False)))
-        with Monitor("record", rank=rank, count_hits=True, null_kernels=True) as monitor:
-            for batch in traffic.batches:
-                model.step(batch)
-            launched = monitor.launches()
+        asked = ask_steps(model, traffic.batches, rank, plan)
         seconds = {i.backend_key: job.key_seconds.get(i.kernel, 0.0) for i in plan.items}
-        proof = prove_model(model, plan, launched, seconds=seconds)
-        proofs.append(RankProof(rank, proof, len(traffic.batches), sum(launched.values())))
+        proof = prove_model(model, plan, asked.launched, seconds=seconds)
+        proof = with_tunings(proof, plan, asked.tunings)
+        if not job.case.warmup.enable_jit_warmup:
+            proof = switched_off(proof, plan)
+        launches = sum(asked.launched.values())
+        proofs.append(RankProof(rank, proof, len(traffic.batches), launches))
     warmed_all = _of_all(job.ranks, warmed)
     return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed_all)
 

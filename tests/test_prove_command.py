@@ -273,3 +273,56 @@ def proved_with(folder, body):
     text = KERNEL.format(aligned="(True, False)", n="1, 2, 16", block=256)
     (folder / "kernel.py").write_text(text)
     return prove_model(folder, MODEL + body, "--json")
+
+
+@pytest.mark.triton
+def test_with_warm_up_switched_off_each_needed_key_is_missing(tmp_path):
+    off = ("--set", "warmup.enable_jit_warmup=false")
+    code, text = prove(tmp_path, *off)
+    assert code == 1
+    assert (
+        "MISS Scale: warm-up is switched off (enable_jit_warmup = false): the 6 planned keys that "
+        "launches need are not made ready\n"
+        "    switch it on in the scenario: [warmup] enable_jit_warmup = true\n"
+    ) in text
+    assert "6 missing, 0 unreached; 1 proved" in text
+    code, text = prove(tmp_path, *off, envelopes=None)
+    assert code == 1
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("Scale "))
+    assert row[1] == "SAMPLED"
+    assert row[3] == row[5] != "0"  # needed, missing
+
+
+TUNED = """
+import torch
+import jitwarm
+from jitwarm import Envelope, Values
+from jitwarm.declare import TensorSpec
+from tuned_subjects import native
+
+class Model:
+    layers = 1
+
+    def __init__(self, config, device):
+        self.x = torch.ones(64, device=device.torch_device)
+        with jitwarm.owner("layers.0"):
+            native.register_warmup()
+
+    def step(self, batch):
+        for n in (8, 24, 40):
+            native[(4,)](self.x, n, 3)
+"""
+CHOICES = """
+    def envelopes(self):
+        yield Envelope(native.kernel, "step", {"n": Values(8, 24, 40)},
+                       lambda n: {"x_ptr": TensorSpec("float32", shape=(64,)), "n": n, "m": 3})
+"""
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("envelopes", ["", CHOICES])
+def test_a_choice_that_real_steps_make_and_start_up_does_not(tmp_path, envelopes):
+    done = prove_model(tmp_path, TUNED + envelopes, "--json")
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert done.returncode == 1
+    assert (finding["kind"], finding["kernel"], finding["seen"]) == ("AUTOTUNE", "native", "40")

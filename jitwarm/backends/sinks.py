@@ -26,7 +26,8 @@ class Sink(Protocol):
     def on_miss(self, miss: Miss) -> Any:
         """Before the disk cache or the compiler is asked, or (kind `tune`) anything is timed.
 
-        Raising refuses the launch; a returned object is used as the kernel.
+        Raising refuses the launch; a returned object is used as the kernel. For a tuning it says
+        that the choice is one between such objects, and goes with the sink.
         """
 
     def on_refused(self, miss: Miss) -> None:

@@ -121,7 +121,8 @@ def _checked(
     options: argparse.Namespace, file: _File, case: Case, outcome: tuple[Outcome, Outcome]
 ) -> CheckedCase:
     rows = file.stored.cases.get(case_name(case.label)) if file.stored else None
-    return check_case(_place(options, file, case.label), rows, *outcome)
+    enabled = case.warmup.enable_jit_warmup
+    return check_case(_place(options, file, case.label), rows, *outcome, enabled=enabled)
 
 
 def _place(options: argparse.Namespace, file: _File, label: str) -> Place:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from jitwarm.errors import WorkerError
 from jitwarm.gate.counts import CasePlan, case_plan
 from jitwarm.gate.expectation import CaseRows, plan_of
@@ -14,6 +16,7 @@ from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
 from jitwarm.gate.words import many
 from jitwarm.jobs import Answer
+from jitwarm.proof.real_steps import SWITCH_ON, SWITCHED_OFF
 from jitwarm.tally import BASELINE, GATE, RUN
 
 Outcome = Answer | WorkerError
@@ -30,8 +33,12 @@ class CheckedCase:
     plan: CasePlan | None
 
 
-def check_case(place: Place, rows: CaseRows | None, first: Outcome, second: Outcome) -> CheckedCase:
-    """Judge what two processes answered. `rows` is the case's expectation, None if it has none."""
+def check_case(
+    place: Place, rows: CaseRows | None, first: Outcome, second: Outcome, *, enabled: bool = True
+) -> CheckedCase:
+    """Judge what two processes answered. `rows` is the case's expectation, None if it has none;
+    `enabled` is the case's switch of warm-up.
+    """
     answers = [one for one in (first, second) if isinstance(one, Answer)]
     broken = list(_broken(place, (first, second)))
     if len(answers) < 2:
@@ -39,12 +46,12 @@ def check_case(place: Place, rows: CaseRows | None, first: Outcome, second: Outc
     plan, other = map(case_plan, answers)
     expected = plan_of(rows) if rows is not None else None
     said, compared = [], 0
+    keys = sum(len(kernel.all_keys) for kernel in plan.kernels.values())
     if not plan.kernels and not (expected and expected.kernels):
         text = "no kernel is registered, so there is nothing to compare"
         said.append(place.say("RUN-FAILED", RUN, text))
     unstable = list(_unstable(place, plan, other))
     if expected is None:
-        keys = sum(len(kernel.all_keys) for kernel in plan.kernels.values())
         has = f"{many(len(plan.kernels), 'kernel')}, {many(keys, 'key')}"
         said.append(place.say("NEW", BASELINE, f"has no expectation: {has}"))
     else:
@@ -55,6 +62,10 @@ def check_case(place: Place, rows: CaseRows | None, first: Outcome, second: Outc
     names = _names(expected, plan)
     replays = [one for answer in answers for one in answer.replays]
     missed = list(judge_replays(place, replays, names))
+    if keys and not enabled:
+        text = f"{SWITCHED_OFF}: none of {many(keys, 'planned key')} is made ready"
+        off = msgspec.structs.replace(place.say("MISS", GATE, text), advice=SWITCH_ON)
+        missed.insert(0, off)
     # A case without any kernel is no expectation: it would pass whatever is lost later.
     fit = plan.kernels and not broken and not unstable
     statements = (*broken, *unstable, *missed, *said)

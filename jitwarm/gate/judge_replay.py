@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from jitwarm.backends.triton.unwrap import is_tuning
 from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
@@ -37,7 +38,7 @@ def judge_replays(
         yield _missed(place, kernel, found)
     if untold:
         text = (
-            f"{many(len(untold), 'key')} may be launched inside of a kernel that owns its compile: "
+            f"traffic needs {many(len(untold), 'key')} inside of a kernel that owns its compile: "
             "jitwarm run judges them"
         )
         yield place.say("MISS", OK, text, details=sorted(untold))
@@ -54,10 +55,13 @@ def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
     )
     more = f" (and {len(why) - 1} more reasons)" if len(why) > 1 else ""
     advice = next((one.finding.advice for one in found if one.finding.advice), "")
+    choices = sum(map(is_tuning, where))
+    parts = [many(len(where) - choices, "key")] * (len(where) > choices)
+    parts += [f"{many(choices, 'choice')} of an autotuner"] * (choices > 0)
     statement = place.say(
         "MISS",
         GATE,
-        f"traffic needs {many(len(where), 'key')} that nobody planned: {why[0]}{more}",
+        f"traffic needs {' and '.join(parts)} that nobody planned: {why[0]}{more}",
         kernel,
         [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items())],
     )

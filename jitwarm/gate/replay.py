@@ -4,43 +4,124 @@ is held against the plan.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from jitwarm.backends.miss import Miss
 from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.model import Model
+from jitwarm.observe.events import Event
 from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import Plan
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.record import MissRecord
 from jitwarm.scenario import Case
-from jitwarm.traffic import replay
+from jitwarm.traffic import Batch, replay
 
 
-def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> RankReplay:
-    """Make `steps` steps of null kernels.
-
-    A kernel that nobody planned, in a plan with kernels that own their compile, may be what one of
-    those launches inside: whether it is warmed shows in `jitwarm run` only, so it is not judged.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What some steps asked for: launches by key, tunings in order, and the keys of `launched`
+    whose first launch was made inside of a kernel that owns its compile.
     """
-    batches = replay(case, steps).batches
-    with Monitor("record", rank=rank, count_hits=True, null_kernels=True) as monitor:
+
+    launched: dict[str, int]
+    tunings: tuple[Event, ...]
+    inside: frozenset[str]
+
+
+def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> Asked:
+    """Make these steps of null kernels.
+
+    No binary is compiled and no choice of an autotuner outlives it, so that what another rank asks
+    for is seen as well.
+    """
+    with _KeyMonitor(rank, plan) as monitor:
         for index, batch in enumerate(batches):
             monitor.step = index
             model.step(batch)
         launched = monitor.launches()
+    tunings = (one for one in monitor.events if one.kind == "tune" and one.phase != "warm")
+    return Asked(launched, tuple(tunings), frozenset(monitor.inside))
+
+
+def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> RankReplay:
+    """Replay `steps` steps of a case's traffic.
+
+    What a kernel that owns its compile launches inside, of kernels that nobody planned, may be
+    warmed with it: that shows in `jitwarm run` only, so it is not judged.
+    """
+    batches = replay(case, steps).batches
+    asked = ask_steps(model, batches, rank, plan)
     planned = ProofPlan(plan)
     paths = {path_of(key) for key in planned.texts}
-    owns_compile = any(item.backend == "opaque" for item in planned.ready.values())
-    missing = [key for key in launched if key not in planned.ready]
-    untold = [key for key in missing if owns_compile and path_of(key) not in paths]
+    missing = [key for key in asked.launched if key not in planned.ready]
+    untold = [key for key in missing if key in asked.inside and path_of(key) not in paths]
+    misses = [
+        MissRecord(planned.name(key), key, -1, count, 0.0, planned.explain(key), rank)
+        for key, count in asked.launched.items()
+        if key in missing and key not in untold
+    ]
+    misses += [
+        MissRecord(one.kernel, key, first.step, count, 0.0, one, rank)
+        for (key, count), first, one in _unchosen(planned, asked.tunings)
+    ]
     return RankReplay(
         rank=rank,
         steps=len(batches),
-        launches=sum(launched.values()),
-        needed=len(launched),
-        misses=tuple(
-            MissRecord(planned.name(key), key, -1, launched[key], 0.0, planned.explain(key), rank)
-            for key in missing
-            if key not in untold
-        ),
+        launches=sum(asked.launched.values()),
+        needed=len(asked.launched),
+        misses=tuple(misses),
         untold=tuple(untold),
+        kinds=dict(Counter(batch.kind for batch in batches)),
     )
+
+
+def _unchosen(planned: ProofPlan, tunings: Iterable[Event]) -> Iterable[Any]:
+    """Each choice that start-up does not make: (text, how often), its first event, why."""
+    events = [one for one in tunings if one.key not in planned.choices]
+    for text, count in Counter(one.key for one in events).items():
+        first = next(one for one in events if one.key == text)
+        yield (text, count), first, planned.explain_choice(text, first)
+
+
+class _KeyMonitor(Monitor):
+    """Serves null kernels, and notes what kernels that own their compile launch inside."""
+
+    def __init__(self, rank: int, plan: Plan) -> None:
+        super().__init__("record", rank=rank, count_hits=True, null_kernels=True)
+        kernels = (getattr(i.recipe, "kernel", None) for i in plan.items if i.backend == "opaque")
+        self.owners = tuple({type(kernel) for kernel in kernels if kernel is not None})
+        self.inside: set[str] = set()
+
+    def on_miss(self, miss: Miss) -> Any:
+        if self.owners and _launched_inside(self.owners):
+            self.inside.add(miss.text)
+        return super().on_miss(miss)
+
+
+def _launched_inside(owners: tuple[type, ...]) -> bool:
+    """Whether this thread is in a method of such an object, or in a function that one of its
+    class's methods made, as executors are.
+    """
+    names = {
+        (kind.__module__, kind.__qualname__)
+        for owner in owners
+        for kind in owner.__mro__
+        if not kind.__module__.startswith(("jitwarm.contract.", "builtins", "typing", "abc"))
+    }
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        made_by = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
+        if (frame.f_globals.get("__name__"), made_by) in names:
+            return True
+        if code.co_argcount and isinstance(frame.f_locals.get(code.co_varnames[0]), owners):
+            return True
+        frame = frame.f_back
+    return False

@@ -92,6 +92,10 @@ class Planned:
             )
         return self.placed(finding, seen, event)
 
+    def explain_choice(self, seen: str, event: Event | None = None) -> Finding:
+        """Why an autotuner has to make the choice `seen` (a `tuning_text`) while serving."""
+        return self.placed(explain.explain_tuning(self.name(seen), seen, self.choices), seen, event)
+
     def placed(self, finding: Finding, key: str, event: Event | None = None) -> Finding:
         """`finding` with the layers of the key's kernel, and where the event came from."""
         site = (event.place or event.site) if event else ""

@@ -357,7 +357,7 @@ def test_keys_that_a_replay_cannot_judge_are_a_remark(expected):
                 "MISS",
                 0,
                 (
-                    "dcp=1: 1 key may be launched inside of a kernel that owns its compile: "
+                    "dcp=1: traffic needs 1 key inside of a kernel that owns its compile: "
                     "jitwarm run judges them"
                 ),
             )
@@ -631,3 +631,19 @@ def test_a_scenario_that_is_gone_leaves_its_expectation_behind(expected):
     assert lost(expected) == lost(expected, "--quick") == (1, gone)
     assert lost(expected, "--expected", "reports/expected") == (0, [])
     assert cli.main(["check", "scenarios/own.toml"]) == 0
+
+
+def test_a_scenario_that_switches_warm_up_off_fails(expected):
+    expected.scenario.write_text(SCENARIO + "warmup = { enable_jit_warmup = false }\n")
+    code, said = expected.said("--case", "dcp=1")
+    text = (
+        "dcp=1: warm-up is switched off (enable_jit_warmup = false): none of 3 planned keys is "
+        "made ready"
+    )
+    assert (code, said) == (1, [("MISS", 1, text)])
+    _, verdict = expected.check("--case", "dcp=1")
+    assert [one["advice"] for one in verdict["statements"] if one["code"]] == [
+        "switch it on in the scenario: [warmup] enable_jit_warmup = true"
+    ]
+    expected.plan(1, {"Silent": []}, replays=[replayed()])
+    assert "MISS" not in [kind for kind, _, _ in expected.said("--case", "dcp=1")[1]]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
+from jitwarm.contract import JitKernel
 from jitwarm.gate.replay import replay_keys
-from jitwarm.plan import Plan, PlanItem, make_plan
+from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.scenario import Case, Scheduler, Traffic
 from plan_subjects import Copy, Fill, copy, fill
+from tuned_subjects import native
 
 pytestmark = pytest.mark.triton
 
@@ -71,15 +75,85 @@ def test_a_kernel_that_nobody_planned(stub):
     ]
 
 
-def test_it_may_be_part_of_one_that_owns_its_compile(stub):
-    plan = planned((Copy, 24))
-    own = PlanItem("Own", "opaque", "Own(n=1)", "own.Own[n=1]", None, ())
-    both = Plan((*plan.items, own), plan.rows, plan.funnel, (), (), 0.0)
-    found = replay_keys(CASE, 0, Model(), both, 5)
+class OwnKernel(JitKernel["OwnKernel.CompileKey"]):
+    """Its compile is its own, and so is what it launches."""
+
+    @dataclass(frozen=True)
+    class CompileKey:
+        value: float
+
+    def dispatch(self, *, value):
+        return self.CompileKey(value)
+
+    def get_warmup_keys(self, config):
+        return [self.CompileKey(1.5)]
+
+    def compile(self, key):
+        self._compiled_cache[key] = lambda x: fill[(1,)](x, VALUE=key.value)
+
+    def executor(self, value):
+        return self._get_or_compile(self.dispatch(value=value))
+
+    def __call__(self, x, value):
+        fill[(1,)](x, VALUE=value)
+
+
+class Owning(Model):
+    """Launches `fill` in the ways that `launch` says."""
+
+    def __init__(self, own, launch):
+        super().__init__()
+        self.own, self.launch = own, launch
+
+    def step(self, batch):
+        copy[(1,)](self.x, 17, BLOCK=16)
+        self.launch(self)
+
+
+def owning(launch):
+    own = OwnKernel()
+    registry = JitWarmupRegistry(None)
+    with registry.activate():
+        Copy.register_warmup(24)
+        own.register_warmup()
+    return replay_keys(CASE, 0, Owning(own, launch), make_plan(registry), 5)
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [lambda model: model.own(model.x, 1.5), lambda model: model.own.executor(1.5)(model.x)],
+)
+def test_what_one_that_owns_its_compile_launches_is_not_judged(stub, launch):
+    found = owning(launch)
     # Copy is planned, with other keys: no opaque kernel explains that.
     assert [miss.kernel for miss in found.misses] == ["Copy"]
     (untold,) = found.untold
     assert untold.startswith("plan_subjects.fill[")
+
+
+def test_what_is_launched_beside_it_is_missed(stub):
+    found = owning(lambda model: fill[(1,)](model.x, VALUE=1.5))
+    assert [miss.kernel for miss in found.misses] == ["Copy", "plan_subjects.fill"]
+    assert found.untold == ()
+
+
+class Tuning(Model):
+    def step(self, batch):
+        for n in (8, 40):
+            native[(4,)](self.x, n, 3)
+
+
+def test_a_choice_that_nobody_planned_is_missed_at_every_rank(stub):
+    """Ranks of one process share their autotuners, whose choices must not outlive a replay."""
+    registry = JitWarmupRegistry(None)
+    with registry.activate():
+        native.register_warmup()  # n = 8 and 24
+    plan = make_plan(registry)
+    for rank in (0, 1):
+        (miss,) = replay_keys(CASE, rank, Tuning(), plan, 5).misses
+        assert (miss.kernel, miss.rank, miss.count, miss.first_step) == ("native", rank, 1, 0)
+        assert (miss.finding.kind, miss.finding.field) == ("AUTOTUNE", "n")
+        assert (miss.finding.warmed, miss.finding.seen) == ("8, 24", "40")
 
 
 def test_a_model_that_launches_nothing(stub):

@@ -268,6 +268,15 @@ def test_null_kernels_compile_nothing_and_leave_with_the_monitor(stub, triton_ca
     assert kinds(monitor) == ["compile", "load"]
 
 
+def test_a_null_kernel_that_is_kept_at_hand_can_be_loaded_and_launched(stub):
+    with Monitor("record", count_hits=True, null_kernels=True) as monitor:
+        handle = copy.warmup(X, 17, BLOCK=16, grid=(1,))
+        handle._init_handles()
+        assert handle[(1,)](X, 17, stream=0) is None
+        assert list(monitor.launches()) == [key(17)]
+    assert len(copy.device_caches[0][0]) == 0
+
+
 def test_refusing_needs_a_device_and_says_how_to_have_one(fresh_process):
     text = """
 from jitwarm import Monitor

@@ -82,13 +82,16 @@ def remove() -> None:
 
 
 def forget(sink: sinks.Sink) -> None:
-    """Take the kernels that `sink` served instead of compiling out of Triton's caches."""
+    """Take the kernels that `sink` served instead of compiling out of Triton's caches, and the
+    choices between them out of its autotuners.
+    """
     for entry in [entry for entry in _served if entry[0] is sink]:
         _served.remove(entry)
         _, fn, device, key, kernel = entry
         caches = fn.device_caches.get(device)
         if caches is not None and dict.get(caches[0], key) is kernel:
             del caches[0][key]
+    tuning.forget(sink)
 
 
 def prepay() -> None:

@@ -237,10 +237,26 @@ def remove() -> None:
         _installed = None
 
 
-def _ask(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Tell the sinks of a tuning before it begins; raises what one raises to refuse it."""
+# Choices made for a sink that launches nothing: who asked, the autotuner, the key in its cache.
+_served: list[tuple[sinks.Sink, Any, Any]] = []
+
+
+def forget(sink: sinks.Sink) -> None:
+    """Take the choices out of the autotuners that were made on the kernels of `sink`."""
+    for entry in [entry for entry in _served if entry[0] is sink]:
+        _served.remove(entry)
+        entry[1].cache.pop(entry[2], None)
+
+
+def _ask(tuner: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], served: list[Any]) -> None:
+    """Tell the sinks of a tuning before it begins; raises what one raises to refuse it.
+
+    Adds to `served` who gives kernels that do nothing, and what was chosen before.
+    """
     path = import_path(innermost(tuner))
-    sinks.ask(Miss(path, tuning_text(tuner, args, kwargs), kind="tune"))
+    answer = sinks.ask(Miss(path, tuning_text(tuner, args, kwargs), kind="tune"))
+    if answer is not None:
+        served.append((answer[0], set(tuner.cache)))
 
 
 class _Installation:
@@ -295,7 +311,8 @@ class _Installation:
                 return original(tuner, *args, **kwargs)
             outer = [getattr(_local, name, None) for name in ("ms", "configs", "ask")]
             _local.ms, _local.configs = 0.0, 0
-            _local.ask = functools.partial(_ask, tuner, args, kwargs)
+            served: list[tuple[sinks.Sink, set[Any]]] = []
+            _local.ask = functools.partial(_ask, tuner, args, kwargs, served)
             try:
                 return original(tuner, *args, **kwargs)
             finally:
@@ -304,5 +321,7 @@ class _Installation:
                 if configs:
                     text = tuning_text(tuner, args, kwargs)
                     sinks.tuned(import_path(innermost(tuner)), text, ms, configs)
+                for sink, before in served:
+                    _served.extend((sink, tuner, key) for key in tuner.cache if key not in before)
 
         return run
