@@ -11,7 +11,7 @@ import msgspec
 
 from jitwarm.harness import Measured
 from jitwarm.jobs import Answer, Warmed
-from jitwarm.judge.coverage import LATE, cover, digest, missed_by_kernel
+from jitwarm.judge.coverage import LATE, counted, cover, digest, missed_by_kernel
 from jitwarm.plan import KernelRow
 from jitwarm.record import (
     SCHEMA,
@@ -126,8 +126,9 @@ def _kernel(
     events = _given(loaded.observed).events
     missed = missed_by_kernel(coverage).get(row.kernel, 0)
     unreached = own.intersection(coverage.unreached_keys)
-    told = {key.backend_key for key in warmed.keys if key.backend != "opaque"}
-    ready = own & told & set(warmed.ready)
+    ready = set(warmed.ready)
+    keys = counted(warmed.keys, ready, _given(loaded.observed).launches)
+    ready &= own & {key.backend_key for key in keys}
     return KernelRecord(
         **msgspec.structs.asdict(row),
         compiled=sum(

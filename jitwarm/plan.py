@@ -245,6 +245,8 @@ class _Kernel:
                     continue
                 if backend.name == "opaque":
                     key = self.objects.told_apart(request.kernel, key)
+                    if hasattr(request.kernel, "opaque_path"):  # its own launches tell it too
+                        request.kernel.opaque_path = key.partition("[")[0]
                 entry = _Entry(backend.name, key, declared.recipe)
                 self.entries[request.kernel, declared.text] = entry
             entry.owners.update(request.owners)

@@ -70,6 +70,13 @@ class KernelRecord(msgspec.Struct, frozen=True):
     missed: int
     unreached: int
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its launches are: a kernel that owns its compile may launch where nobody counts,
+        and then its zeros say nothing.
+        """
+        return self.backend != "opaque" or bool(self.needed or self.missed or self.unreached)
+
 
 class FailedKey(msgspec.Struct, frozen=True):
     """A key, or a kernel's enumeration, that could not be warmed."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from jitwarm.backends import backend_of, launches, sinks
+from jitwarm.backends.miss import Miss, serving
 from jitwarm.contract.cases import expand_cases
 from jitwarm.contract.executors import ExecutorCache
 from jitwarm.contract.expander import counting_points, expand
@@ -58,6 +60,8 @@ class JitKernel(ABC, Generic[KeyT]):
     CompileKey: ClassVar[Any]
     kernel_name: str
     bind_launch_inputs: ClassVar[bool] = True
+    # What plans call this object in opaque keys, where it is not the first of its class.
+    opaque_path: str = ""
     _compiled_cache: ExecutorCache[KeyT]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -164,10 +168,14 @@ class JitKernel(ABC, Generic[KeyT]):
     def _get_or_compile(self, key: KeyT, *, runtime_context: object = None) -> Any:
         """The executor of `key`, compiled now if it is missing.
 
-        Two threads that miss it together compile it once.
+        Two threads that miss it together compile it once. The compile is an event, and a call is
+        counted as a launch of this key, unless the compiler's own hooks tell of both.
 
-        Raises `NothingStoredError` (a RuntimeError) if `compile` stored nothing under this key.
+        Raises `NothingStoredError` (a RuntimeError) if `compile` stored nothing under this key, and
+        what a monitor raises to refuse it.
         """
+        if launches.counting() and (text := self._opaque_text(key)):
+            launches.count(text)
         cache = self._compiled_cache
         executor = cache.get(key, _MISSING)
         if executor is not _MISSING:
@@ -175,7 +183,7 @@ class JitKernel(ABC, Generic[KeyT]):
         with cache.once(key):
             executor = cache.get(key, _MISSING)
             if executor is _MISSING:
-                self.compile(key)
+                self._compile_now(key)
                 executor = cache.get(key, _MISSING)
         if executor is _MISSING:
             raise NothingStoredError(
@@ -184,6 +192,28 @@ class JitKernel(ABC, Generic[KeyT]):
                 "store the executor in self._compiled_cache[key]"
             )
         return executor
+
+    def _compile_now(self, key: KeyT) -> None:
+        """A compile that a launch waits for. A null kernel is of no use here: it compiles."""
+        text = self._opaque_text(key) if sinks.active() else ""
+        if not text:
+            self.compile(key)
+            return
+        miss = Miss(text.partition("[")[0].partition("#")[0], text)
+        sinks.ask(miss)
+        try:
+            with serving(miss):
+                self.compile(key)
+        finally:
+            sinks.compiled(miss)
+
+    def _opaque_text(self, key: KeyT) -> str:
+        """The backend key of `key`, if no compiler's own keys tell what its recipe makes."""
+        recipe = self.recipe(key)
+        if not isinstance(recipe, OpaqueRecipe):
+            return ""
+        text: str = backend_of(recipe).key(recipe)
+        return self.opaque_path + text[text.index("[") :] if self.opaque_path else text
 
     def register_warmup(self, *args: Any, **kwargs: Any) -> None:
         """Register with the active registry; the arguments go to `get_warmup_keys`.

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from jitwarm import keys
-from jitwarm.backends.triton.unwrap import choices_in
+from jitwarm.backends.triton.unwrap import choices_in, is_tuning
 from jitwarm.findings import Finding
 from jitwarm.judge.events import traced_again
 from jitwarm.judge.explain import explain_tuning
-from jitwarm.judge.planned import Planned
+from jitwarm.judge.planned import Planned, path_of
 from jitwarm.observe.events import Event
 from jitwarm.plan import PlanKey
 from jitwarm.record import CoverageRecord, MissRecord
@@ -37,15 +37,16 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     `ready` are the backend keys that warm-up made ready (all of the plan's unless some failed or
     warm-up is off). A key is missed if a launch needed it and it was not ready, or if it had to be
     fetched while serving although it was (another spelling of the same options: a stall all the
-    same); a key that was tuned, or traced again, while serving is missed, too. Keys of backend
-    `opaque` stay out, because no launch can be told to be theirs; what was compiled during warm-up
-    on their behalf is ready, and never counts as unreached.
+    same); a key that was tuned, or traced again, while serving is missed, too. What was compiled
+    during warm-up on behalf of a kernel that owns its compile is ready, and never counts as
+    unreached; see `counted` for the keys of such a kernel.
     """
     plan, ready = list(plan), set(ready)
-    planned = [key for key in plan if key.backend != "opaque"]
+    planned = counted(plan, ready, observed.launches)
     chosen = [text for key in plan if key.backend_key in ready for text in choices_in(key.declared)]
-    known = Planned(planned)
-    ready_keys = known.texts.keys() & ready
+    known = Planned(plan)
+    all_ready = known.texts.keys() & ready
+    ready_keys = all_ready & {key.backend_key for key in planned}
     late = [event for event in observed.events if event.phase != "warm" and event.kind in STALLS]
     needed = set(observed.launches) | {event.key for event in late}
     made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
@@ -66,11 +67,30 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
             key.backend_key in ready_keys and key.backend_key not in needed for key in planned
         ),
         misses=tuple(
-            _miss(key, _finding(key, known, ready_keys | made, late, chosen), observed, late)
+            _miss(key, _finding(key, known, all_ready | made, late, chosen), observed, late)
             for key in sorted(missed)
         ),
         unreached_keys=tuple(unreached),
     )
+
+
+def counted(
+    plan: Iterable[PlanKey], ready: Collection[str], launches: Collection[str]
+) -> list[PlanKey]:
+    """The keys of the plan whose launches are counted.
+
+    All but those of backend `opaque`, whose kernels launch as they like. One of them that was seen
+    to launch a key that was ready asks for its executors where launches are counted: then what it
+    did not ask for was not used.
+    """
+    plan = list(plan)
+    told = {path_of(key) for key in launches if key in ready}
+    return [
+        key
+        for key in plan
+        if key.backend != "opaque"
+        or (path_of(key.backend_key) in told and not choices_in(key.declared))
+    ]
 
 
 def missed_by_kernel(coverage: CoverageRecord) -> Mapping[str, int]:
@@ -92,13 +112,14 @@ def _finding(
     first = events[0] if events else None
     kinds = {event.kind for event in events}
     if key not in known.texts or key in ready:
-        if kinds == {"tune"}:
+        if is_tuning(key) or kinds == {"tune"}:
             tuned = explain_tuning(
                 known.name(key),
                 key,
                 chosen,
                 configs=max(event.configs for event in events),
                 ms=sum(event.ms for event in events),
+                refused=kinds == {"refused"},
             )
             return known.placed(tuned, key, first)
         if kinds == {"trace"}:

@@ -72,9 +72,7 @@ def _kernels(result: Result) -> str:
             k.keys,
             k.backend_keys,
             f"{k.seconds:.1f}",
-            k.needed,
-            k.missed,
-            k.unreached,
+            *((k.needed, k.missed, k.unreached) if k.is_counted else "---"),
         ]
         for k in result.kernels
     ]

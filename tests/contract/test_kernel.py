@@ -15,12 +15,16 @@ from jitwarm.contract import JitKernel, OpaqueRecipe, WarmupIntRange
 from jitwarm.declare.enumeration import Declared, Enumeration
 from jitwarm.declare.nokeys import NoKeys
 from jitwarm.errors import (
+    CompileRefused,
     DeclarationError,
     MissingInputError,
     NothingStoredError,
     UnknownInputError,
     WrongKindError,
 )
+from jitwarm.observe.monitor import Monitor
+from jitwarm.plan import make_plan
+from jitwarm.registry import JitWarmupRegistry
 
 
 class BucketKernel(JitKernel["BucketKernel.CompileKey"]):
@@ -314,8 +318,6 @@ def test_a_registration_that_does_not_fit_names_the_kernel():
 
 
 def test_registration_goes_to_the_active_registry():
-    from jitwarm.registry import JitWarmupRegistry
-
     registry = JitWarmupRegistry(EngineConfig())
     kernel = BucketKernel()
     with registry.activate():
@@ -323,3 +325,50 @@ def test_registration_goes_to_the_active_registry():
         kernel.register_warmup()
         kernel.register_warmup(most=3)
     assert (len(registry), kernel.compiled) == (2, [])
+
+
+def key_of(*sizes):
+    return [f"{__name__}.BucketKernel[size={size}]" for size in sizes]
+
+
+def test_a_compile_while_serving_is_an_event_and_each_call_a_launch():
+    kernel = BucketKernel(broken=(64,))
+    with Monitor("record", count_hits=True) as monitor:
+        kernel.warmup(most=2)
+        monitor.begin_serving()
+        for size in (1, 2, 2, 16):
+            kernel._get_or_compile(kernel.CompileKey(size))
+        with pytest.raises(ValueError, match="no 64"):
+            kernel._get_or_compile(kernel.CompileKey(64))
+        one, two, more, broken = key_of(1, 2, 16, 64)
+        assert monitor.launches() == {one: 1, two: 2, more: 1, broken: 1}
+    assert [(e.kind, e.kernel, e.key, e.phase) for e in monitor.events] == [
+        ("compile", f"{__name__}.BucketKernel", more, "serve"),
+        ("failed", f"{__name__}.BucketKernel", broken, "serve"),
+    ]
+
+
+def test_mode_error_refuses_the_compile_of_a_key_that_was_not_warmed():
+    kernel = BucketKernel()
+    kernel.warmup(most=2)
+    with Monitor("error", prepay=False) as monitor:
+        assert kernel._get_or_compile(kernel.CompileKey(2)) == "executor 2"
+        with pytest.raises(CompileRefused, match=r"needs .*BucketKernel\[size=16\]"):
+            kernel._get_or_compile(kernel.CompileKey(16))
+    assert [(event.kind, event.key) for event in monitor.events] == [("refused", *key_of(16))]
+    assert kernel.compiled == [1, 2]
+
+
+def test_a_second_object_has_the_key_that_its_plan_gave_it():
+    first, second = BucketKernel(), BucketKernel()
+    registry = JitWarmupRegistry(EngineConfig())
+    with registry.activate():
+        first.register_warmup(most=1)
+        second.register_warmup(most=1)
+    plan = make_plan(registry)
+    with Monitor("record", count_hits=True) as monitor:
+        for kernel in (first, second, second):
+            kernel._get_or_compile(kernel.CompileKey(1))
+        launched = monitor.launches()
+    assert launched == dict(zip(plan.backend_keys, (1, 2), strict=True))
+    assert {event.kernel for event in monitor.events} == {f"{__name__}.BucketKernel"}

@@ -182,3 +182,43 @@ def test_a_late_tuning_is_a_finding_of_its_own_kind():
     assert miss.finding.message == (
         "K timed 4 configurations against each other while serving, for 9.0 ms"
     )
+
+
+OWN = [PlanKey("Own", "opaque", f"Own({n})", f"m.Own[n={n}]") for n in (1, 2, 4)]
+ONE, TWO, FOUR = (key.backend_key for key in OWN)
+EIGHT = "m.Own[n=8]"
+
+
+def test_a_kernel_that_owns_its_compile_and_whose_launches_are_counted():
+    seen = observed({A: 1, ONE: 5, EIGHT: 2}, event("compile", EIGHT, 3))
+    coverage = cover([*PLAN, *OWN], [A, ONE, TWO], seen)
+    assert (coverage.needed, coverage.warmed, coverage.hit) == (3, 3, 2)
+    assert coverage.unreached_keys == (TWO,)
+    (miss,) = coverage.misses
+    assert (miss.kernel, miss.key, miss.first_step, miss.count) == ("Own", EIGHT, 3, 2)
+    assert (miss.finding.kind, miss.finding.field) == ("MISS", "n")
+    assert miss.finding.message == "Own: `n`: warmed as 1 or 2, launched as 8"
+
+
+def test_one_that_launches_past_the_count_has_no_unreached_keys():
+    seen = observed({A: 1, EIGHT: 1}, event("compile", EIGHT))
+    coverage = cover([*PLAN, *OWN], [A, ONE, TWO], seen)
+    assert (coverage.warmed, coverage.unreached_keys) == (1, ())
+    (miss,) = coverage.misses
+    assert (miss.kernel, miss.finding.kind, miss.finding.field) == ("Own", "MISS", "n")
+
+
+def test_a_refused_tuning_is_explained_by_its_choices():
+    def choice(n):
+        return f"m.k[n:{n}]{{tune}}"
+
+    chosen = PlanKey("K", "opaque", f"K(256) choice for {choice(256)} (tuned)", "m.K[256]")
+    seen = observed(
+        {A: 1, B: 1}, event("refused", choice(512), 1), event("refused", choice(512), 3)
+    )
+    (miss,) = cover([*PLAN, chosen], [A, B, "m.K[256]"], seen).misses
+    assert (miss.kernel, miss.first_step, miss.count, miss.finding.kind) == ("K", 1, 2, "AUTOTUNE")
+    assert miss.finding.message == (
+        "K was about to time its configurations against each other while serving: `n`: warmed as "
+        "256, launched as 512"
+    )

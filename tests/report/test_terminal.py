@@ -89,6 +89,18 @@ def test_the_table(name):
     assert result_text(VARIANTS[name](), FOLDER) + "\n" == expected
 
 
+def test_a_kernel_whose_launches_nobody_counts_has_no_zeros():
+    result = recorded()
+    replace = msgspec.structs.replace
+    own = replace(
+        result.kernels[0], kernel="Own", backend="opaque", needed=0, missed=0, unreached=0
+    )
+    missed = replace(own, kernel="Missed", needed=1, missed=1)
+    text = result_text(replace(result, kernels=(own, missed)), FOLDER)
+    rows = {row[0]: row[-3:] for row in map(str.split, text.splitlines()) if row}
+    assert (rows["Own"], rows["Missed"]) == (["-", "-", "-"], ["1", "1", "0"])
+
+
 if __name__ == "__main__":
     for variant, make in VARIANTS.items():
         (GOLDEN / f"{variant}.txt").write_text(result_text(make(), FOLDER) + "\n")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jitwarm.history.expected import Expected
-from jitwarm.record import MissRecord, Result
+from jitwarm.record import KernelRecord, MissRecord, Result
 from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.markup import (
+    Cell,
     badge,
     count,
     figure,
@@ -83,11 +84,16 @@ def _rows(result: Result) -> Iterable[str]:
                 count(kernel.keys),
                 count(kernel.backend_keys),
                 measured(kernel.seconds),
-                count(kernel.needed),
-                count(kernel.missed, "bad" if kernel.missed else ""),
-                count(kernel.unreached),
+                *_counts(kernel),
             ]
         )
+
+
+def _counts(kernel: KernelRecord) -> Iterable[Cell]:
+    if not kernel.is_counted:
+        return [count(None)] * 3
+    bad = "bad" if kernel.missed else ""
+    return count(kernel.needed), count(kernel.missed, bad), count(kernel.unreached)
 
 
 def _reasons(result: Result) -> Iterable[str]:
