@@ -27,8 +27,9 @@ def miss(kernel, declared, rank=0):
     return MissRecord(kernel, text, -1, 7, 0.0, finding, rank)
 
 
-def replayed(rank=0, launches=40, misses=(), untold=()):
-    return RankReplay(rank, 20, launches, 3, tuple(misses), tuple(untold))
+def replayed(rank=0, launches=40, misses=(), untold=(), kinds=None):
+    kinds = kinds or {"decode": 12, "prefill": 8}
+    return RankReplay(rank, 20, launches, 3, tuple(misses), tuple(untold), kinds)
 
 
 def answer(ranks, *, replays=(), layers=2, arch="sm90", registrations=4, points=None,

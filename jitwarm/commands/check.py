@@ -20,6 +20,7 @@ from jitwarm.gate import expectation
 from jitwarm.gate.check_case import CheckedCase, Outcome, check_case
 from jitwarm.gate.expectation import Expectation, case_name
 from jitwarm.gate.judge_counts import Place, soaked
+from jitwarm.gate.judge_replay import replayed_text
 from jitwarm.gate.lost import lost_scenarios
 from jitwarm.gate.project import expected_folder, in_project, project_of, shown, text_of
 from jitwarm.gate.verdict import Statement, Verdict, conclude
@@ -97,9 +98,16 @@ def check(options: argparse.Namespace) -> int:
     statements = [one for file, cases in checked for one in _said(options, file, cases)]
     compared = sum(one.compared for _, ones in checked for one in ones)
     if options.update:
-        return publish(options, _updated(checked, statements))
-    statements += _lost(options, files)
-    return publish(options, conclude("check", "kernels", compared, statements))
+        verdict = _updated(checked, statements)
+    else:
+        statements += _lost(options, files)
+        verdict = conclude("check", "kernels", compared, statements)
+    replays = {
+        f"{file.scenario.name} {case.label}".strip(): one.replays
+        for file, ones in checked
+        for case, one in zip(file.cases, ones, strict=True)
+    }
+    return publish(options, msgspec.structs.replace(verdict, replayed=replayed_text(replays)))
 
 
 def _files(options: argparse.Namespace) -> list[_File]:

@@ -15,7 +15,7 @@ from jitwarm.gate.judge_replay import judge_replays
 from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
 from jitwarm.gate.words import many
-from jitwarm.jobs import Answer
+from jitwarm.jobs import Answer, RankReplay
 from jitwarm.proof.real_steps import SWITCH_ON, SWITCHED_OFF
 from jitwarm.tally import BASELINE, GATE, RUN
 
@@ -24,13 +24,14 @@ Outcome = Answer | WorkerError
 
 @dataclass(frozen=True, slots=True)
 class CheckedCase:
-    """What was concluded of a case: `compared` kernels, and `plan` if it may become the
-    expectation.
+    """What was concluded of a case: `compared` kernels, `plan` if it may become the expectation,
+    and what was replayed.
     """
 
     statements: tuple[Statement, ...]
     compared: int
     plan: CasePlan | None
+    replays: tuple[RankReplay, ...] = ()
 
 
 def check_case(
@@ -69,7 +70,7 @@ def check_case(
     # A case without any kernel is no expectation: it would pass whatever is lost later.
     fit = plan.kernels and not broken and not unstable
     statements = (*broken, *unstable, *missed, *said)
-    return CheckedCase(statements, compared, plan if fit else None)
+    return CheckedCase(statements, compared, plan if fit else None, tuple(replays))
 
 
 def _broken(place: Place, outcomes: tuple[Outcome, Outcome]) -> Iterator[Statement]:

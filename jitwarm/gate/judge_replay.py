@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -10,11 +10,14 @@ from jitwarm.backends.triton.unwrap import is_tuning
 from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
-from jitwarm.gate.words import many
+from jitwarm.gate.words import SHOWN, many
 from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.record import MissRecord
 from jitwarm.tally import GATE, OK, RUN
+
+# Of batches, as `Batch.kind` has them.
+KINDS = ("decode", "padded", "prefill", "mixed")
 
 
 def judge_replays(
@@ -42,6 +45,29 @@ def judge_replays(
             "jitwarm run judges them"
         )
         yield place.say("MISS", OK, text, details=sorted(untold))
+
+
+def replayed_text(cases: Mapping[str, Sequence[RankReplay]]) -> str:
+    """How much was replayed, over the cases by name, and which of them have no prefill, or no
+    decode: such traffic shows nothing of launches of that kind.
+    """
+    replays = [one for own in cases.values() for one in own]
+    if not replays:
+        return "replayed nothing: no launch was held against the plans"
+    counts = {kind: sum(one.kinds.get(kind, 0) for one in replays) for kind in KINDS}
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    where = ranks_text(one.rank for one in replays)
+    text = f"replayed {many(sum(one.steps for one in replays), 'step')} at {where}: {kinds}"
+    for what, of_it in (("prefill", {"prefill", "mixed"}), ("decode", {*KINDS} - {"prefill"})):
+        without = [
+            name
+            for name, own in cases.items()
+            if own and not any(of_it & one.kinds.keys() for one in own)
+        ]
+        if without:
+            more = f" and {len(without) - SHOWN} more" if len(without) > SHOWN else ""
+            text += f"; no {what} in {', '.join(without[:SHOWN])}{more}"
+    return text
 
 
 def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:

@@ -61,7 +61,8 @@ class Statement(msgspec.Struct, frozen=True, omit_defaults=True):
 class Verdict(msgspec.Struct, frozen=True):
     """What a gate concluded: the statements in order, worst first, and what follows from them.
 
-    `compared` counts what was held against something: kernels, cases or pairs.
+    `compared` counts what was held against something: kernels, cases or pairs. `replayed` says how
+    much traffic `check` has replayed.
     """
 
     schema: int
@@ -70,6 +71,7 @@ class Verdict(msgspec.Struct, frozen=True):
     headline: str
     compared: int
     statements: tuple[Statement, ...]
+    replayed: str = ""
 
     @property
     def failing(self) -> tuple[Statement, ...]:

@@ -12,13 +12,14 @@ SHOWN_DETAILS = 12
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """The headline; a block a statement, those that fail first; what to do, once.
+    """The headline; a block a statement, those that fail first; how much was replayed; what to do,
+    once.
 
     What is as expected has no line of its own: the headline counts it.
     """
     blocks = [printable(verdict.headline)]
     blocks += ["\n".join(_lines(one)) for one in verdict.statements if one.kind != "SAME"]
-    blocks += ["\n".join(printable(one) for one in advices(verdict))]
+    blocks += [printable(verdict.replayed), "\n".join(map(printable, advices(verdict)))]
     return "\n\n".join(block for block in blocks if block)
 
 

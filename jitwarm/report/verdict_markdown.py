@@ -29,6 +29,8 @@ def verdict_markdown(verdict: Verdict) -> str:
     blocks = [f"**{escaped(_cut(verdict.headline))}**"]
     if said:
         blocks.append("\n".join(_table(said)))
+    if verdict.replayed:
+        blocks.append(escaped(_cut(verdict.replayed)))
     if todo := advices(verdict):
         lines = [_cut(line) for line in shortened(todo, SHOWN_ROWS)]
         blocks.append("\n".join(_fenced(lines, "text")))

@@ -647,3 +647,18 @@ def test_a_scenario_that_switches_warm_up_off_fails(expected):
     ]
     expected.plan(1, {"Silent": []}, replays=[replayed()])
     assert "MISS" not in [kind for kind, _, _ in expected.said("--case", "dcp=1")[1]]
+
+
+def test_it_says_how_much_was_replayed(expected):
+    mixed = replayed(0, kinds={"decode": 15, "mixed": 5})
+    decodes = [replayed(rank, kinds={"decode": 18, "padded": 2}) for rank in (0, 1)]
+    expected.plan(1, BASE, replays=[mixed])
+    expected.plan(2, BASE, BASE, replays=decodes)
+    assert expected.check()[1]["replayed"] == (
+        "replayed 60 steps at ranks 0-1: 51 decode, 4 padded, 5 mixed; no prefill in own dcp=2"
+    )
+    expected.plan(1, BASE, replays=[])
+    assert cli.main(["check", "scenarios/own.toml", "--case", "dcp=1", "--no-replay"]) == 0
+    assert expected.capsys.readouterr().out == (
+        "ok: 2 kernels as expected\n\nreplayed nothing: no launch was held against the plans\n\n"
+    )

@@ -135,7 +135,13 @@ def project(accepted, tmp_path):
 
 def test_nothing_changed(project):
     done = project.check()
-    assert (done.returncode, done.stdout) == (0, "ok: 2 kernels as expected\n\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        (
+            "ok: 2 kernels as expected\n\n"
+            "replayed 30 steps at rank 0: 15 decode, 12 prefill, 3 mixed\n\n"
+        ),
+    )
     assert done.stderr == "own: planned (1 of 1 cases)\n"
 
 
