@@ -73,6 +73,7 @@ def _doubts(history: CaseHistory) -> str:
         parts.append(
             f"{badge('bad', 'failed')} {text(what)} {trace if failed.record.trace else ''}"
         )
+    parts += [f"{badge('bad', 'failed')} {text(failure)}" for failure in result.failures]
     for one in result.warm.failed:
         what = f"{one.kernel}, rank {one.rank}: {one.error}"
         key = fold("key", f"<code>{text(one.key)}</code>") if one.key else ""

@@ -41,15 +41,17 @@ def headline(cases: Sequence[JudgedCase], orphans: Sequence[FailedCase],
     judged += [one for tree in trees for one in tree.judged]
     unexpected = sum(bool(one.expected and one.expected.differences) for one in cases)
     worse, suspect = sum(one.worse for one in judged), sum(one.suspect for one in judged)
+    partial = sum(one.history.latest.result.is_partial for one in cases)
+    fine = sum(one.is_fine for one in cases)
     parts = []
-    if cases:
-        parts.append(
-            badge("bad", f"{missed} of {counted(len(cases), 'case')} with missed keys")
-            if missed
-            else badge("good", f"no key missed in {counted(len(cases), 'case')}")
-        )
+    if missed:
+        parts.append(badge("bad", f"{missed} of {counted(len(cases), 'case')} with missed keys"))
+    elif fine:
+        parts.append(badge("good", f"no key missed in {counted(fine, 'case')}"))
     if failed:
         parts.append(badge("bad", f"{counted(failed, 'case')} failed"))
+    if partial:
+        parts.append(badge("bad", f"{counted(partial, 'case')} measured in part"))
     if unexpected:
         parts.append(badge("bad", f"{counted(unexpected, 'case')} not as expected"))
     if worse:

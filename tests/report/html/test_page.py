@@ -193,6 +193,32 @@ def test_what_the_story_was_stands_on_the_page(html):
         assert part in text
 
 
+def headline_of(results, folder):
+    """What stands first on the page of results, one a case."""
+    for number, made in enumerate(results):
+        one = replace(made, scenario=f"scenario-{number}")
+        (folder / f"{number}.json").write_bytes(encode(one))
+    cases, _ = case_histories(read_records(sorted(folder.glob("*.json"))))
+    body = page_of(Contents(cases)).body
+    return re.findall(r'badge (\w+)">(.*?)<', body.partition("</p>")[0])
+
+
+def test_what_was_measured_in_part_is_not_among_what_missed_nothing(tmp_path):
+    whole = result(0)
+    idle = replace(whole.coverage, rank=1, launches=0)
+    failed = FailedKey("k", "key", "error")
+    partial = [
+        replace(whole, failures=("rank 1 failed: ValueError",)),
+        replace(whole, rank_coverage=(idle,)),
+        replace(whole, warm=replace(whole.warm, failed=(failed,))),
+    ]
+    assert headline_of(partial, tmp_path) == [("bad", "3 cases measured in part")]
+    assert headline_of([*partial, whole, whole], tmp_path) == [
+        ("good", "no key missed in 2 cases"),
+        ("bad", "3 cases measured in part"),
+    ]
+
+
 def test_a_missing_key_is_told_once_with_all_its_ranks(tmp_path):
     (tmp_path / "result.json").write_bytes(encode(base()))
     cases, _ = case_histories(read_records([tmp_path]))
