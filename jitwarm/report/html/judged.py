@@ -26,9 +26,9 @@ class JudgedCase:
 
     @property
     def is_fine(self) -> bool:
-        """Whether its newest run is whole and missed no key."""
+        """Whether its newest run is of the newest commit, whole, and missed no key."""
         history, result = self.history, self.history.latest.result
-        return not (history.failed_last or result.is_partial or result.missed)
+        return not (history.not_at or history.failed_last or result.is_partial or result.missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ def states(case: JudgedCase) -> list[tuple[str, str]]:
         found.append(("doubt", f"{counted(suspect, 'number')} off"))
     if case.expected is not None and case.expected.differences:
         found.append(("bad", "not as expected"))
+    if history.not_at:
+        found.append(("doubt", "not measured at the newest commit"))
     if not found:
         found.append(("good", "nothing missed"))
     return found

@@ -43,6 +43,7 @@ def headline(cases: Sequence[JudgedCase], orphans: Sequence[FailedCase],
     worse, suspect = sum(one.worse for one in judged), sum(one.suspect for one in judged)
     partial = sum(one.history.latest.result.is_partial for one in cases)
     fine = sum(one.is_fine for one in cases)
+    behind = sum(bool(one.history.not_at) for one in cases)
     parts = []
     if missed:
         parts.append(badge("bad", f"{missed} of {counted(len(cases), 'case')} with missed keys"))
@@ -58,6 +59,8 @@ def headline(cases: Sequence[JudgedCase], orphans: Sequence[FailedCase],
         parts.append(badge("bad", f"{counted(worse, 'number')} worse than before"))
     if suspect:
         parts.append(badge("doubt", f"{counted(suspect, 'number')} off in the newest runs"))
+    if behind:
+        parts.append(badge("doubt", f"{counted(behind, 'case')} not measured at the newest commit"))
     if not worse and any(len(one.series.points) > 1 for one in judged):
         parts.append(badge("good", "no number worse than before"))
     return f'<p class="headline">{" ".join(parts)}</p>'

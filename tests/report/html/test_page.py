@@ -219,6 +219,22 @@ def test_what_was_measured_in_part_is_not_among_what_missed_nothing(tmp_path):
     ]
 
 
+def test_a_case_that_is_no_longer_measured_is_not_among_what_missed_nothing(tmp_path):
+    assert headline_of([result(0), result(0), result(1)], tmp_path) == [
+        ("good", "no key missed in 1 case"),
+        ("doubt", "2 cases not measured at the newest commit"),
+    ]
+    cases, _ = case_histories(read_records(sorted(tmp_path.glob("*.json"))))
+    body = page_of(Contents(cases)).body
+    assert body.count('<span class="badge good">nothing missed</span>') == 2  # row and section
+    assert body.count('<span class="badge doubt">not measured at the newest commit</span>') == 4
+    told = (
+        f"not measured at {commit(1)[:8]}, the newest commit that was measured on this device: the "
+        f"newest run is of {commit(0)[:8]}"
+    )
+    assert body.count(told) == 2
+
+
 def test_a_missing_key_is_told_once_with_all_its_ranks(tmp_path):
     (tmp_path / "result.json").write_bytes(encode(base()))
     cases, _ = case_histories(read_records([tmp_path]))
