@@ -249,9 +249,9 @@ def test_a_missing_key_is_told_once_with_all_its_ranks(tmp_path):
 
 
 def poisoned(value):
-    """Every text in a record replaced by one that would do harm."""
+    """Every text in a record with one in front of it that would do harm."""
     if isinstance(value, str):
-        return EVIL
+        return f"{EVIL}{value}"
     if isinstance(value, dict):
         return {
             key if key in KEPT or key in FIELDS else f"{EVIL}{key}": poison(key, inner)
@@ -290,7 +290,9 @@ def test_texts_from_files_do_nothing(tmp_path):
         (folder / f"{number}.json").write_bytes(encode(one))
     write_asv(tmp_path / "asv")
     evil_asv(tmp_path / "asv")
-    cases, _ = case_histories(read_records([folder / "0.json", folder / "1.json"]))
+    records = read_records([folder / "0.json", folder / "1.json"])
+    assert (len(records.results), records.problems) == (2, [])
+    cases, _ = case_histories(records)
     trees, _ = read_asv(tmp_path / "asv")
     failed = FailedCase(tmp_path / EVIL.replace("/", "_").replace("\0", "") / "failed.json",
                         FailedRecord(EVIL, EVIL))  # fmt: skip
@@ -314,7 +316,7 @@ def with_everything(result):
         findings=tuple(miss.finding for miss in result.coverage.misses),
         kernels=tuple(replace(one, no_keys_reason="none") for one in result.kernels),
         warm=replace(result.warm, failed=(FailedKey("k", "key", "error"),)),
-        coverage=replace(result.coverage, unreached_keys=("a[b; c]{d}",)),
+        coverage=replace(result.coverage, unreached=1, unreached_keys=("a[b; c]{d}",)),
     )
 
 
@@ -372,7 +374,7 @@ def test_nothing_in_charts_and_lists_of_keys_acts(tmp_path):
     made = base()
     key = "\u202eevil\x1b[a; \u2066b]"
     kernels = (replace(made.kernels[0], kernel="k\u202e\n"), *made.kernels[1:])
-    coverage = replace(made.coverage, unreached_keys=(key,))
+    coverage = replace(made.coverage, unreached=1, unreached_keys=(key,))
     (tmp_path / "result.json").write_bytes(
         encode(replace(made, kernels=kernels, coverage=coverage))
     )
