@@ -91,6 +91,7 @@ def assemble(
         findings=warmed.findings,
         checks=tuple(_checks(measured, arms)),
         source=source,
+        failures=tuple(measured.failures),
     )
 
 
@@ -204,7 +205,6 @@ def _event_ms(answer: Answer, kinds: tuple[str, ...], step: int | None = None) -
 
 
 def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
-    yield from measured.failures
     answers = [answer for arm in measured.arms.values() for answer in arm]
     yield from dict.fromkeys(check for answer in answers for check in answer.checks)
     yield from _compiled_again(measured)
