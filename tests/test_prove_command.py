@@ -173,13 +173,37 @@ def test_a_proof_of_nothing_does_not_pass(tmp_path):
     idle = "class Model:\n    layers = 1\n    __init__ = step = lambda *_: None\n"
     done = prove_model(tmp_path, idle)
     assert done.returncode == 3
-    assert "no kernel is registered, launched or in an envelope" in done.stderr
-    (tmp_path / "kernel.py").write_text(KERNEL.format(aligned="(True,)", n="1", block="256"))
-    done = prove_model(
-        tmp_path, MODEL.partition("    def step")[0] + "    step = lambda *_: None\n"
-    )
+    said = "jitwarm: own: no kernel is registered, launched or in an envelope: nothing was proved\n"
+    assert done.stderr == said
+    head = "own     stub device (no GPU): keys of sm90, nothing compiled\n1 layer, 1 rank\n"
+    assert done.stdout.strip() == f"{head}\nnothing was proved"
+    kernel = KERNEL.format(aligned="(True,)", n="1", block="256").partition("    for")[0]
+    kernel = kernel.replace("import Tensor", "import NoKeys, Tensor")
+    (tmp_path / "kernel.py").write_text(f"{kernel}    return NoKeys('why')\n")
+    done = prove_model(tmp_path, MODEL.partition("    def step")[0] + IDLE)
     assert done.returncode == 3
-    assert "own: no step launches anything and no envelope is walked" in done.stderr
+    said = "jitwarm: own: no launch and no envelope shows a key of 1 kernel: nothing was proved\n"
+    assert done.stderr == said
+
+
+IDLE = "    step = lambda *_: None\n"
+
+
+@pytest.mark.parametrize("envelopes", ["", ENVELOPES.replace("{most}", "64")])
+def test_a_rank_that_launches_nothing_shows_nothing(tmp_path, envelopes):
+    """As `check` and `run` say; envelopes alone would be held against no launch."""
+    text = KERNEL.format(aligned="(True, False)", n="1, 2, 16", block="256")
+    (tmp_path / "kernel.py").write_text(text)
+    done = prove_model(tmp_path, MODEL.partition("    def step")[0] + IDLE + envelopes)
+    assert done.returncode == 3
+    said = "launched nothing in 50 steps: no miss there shows nothing\n"
+    assert done.stderr == f"jitwarm: own: rank 0 {said}"
+    one = MODEL.replace("self.x = ", "self.odd = config.parallel_config.dcp_rank % 2; self.x = ")
+    one = one.replace("        scale[", "        if not self.odd: scale[")
+    sizes = ("--set", "parallel.tp=4", "--set", "parallel.dcp=4")
+    done = prove_model(tmp_path, one + envelopes, *sizes)
+    assert done.returncode == 3
+    assert done.stderr == f"jitwarm: own: rank 1 {said}jitwarm: own: rank 3 {said}"
 
 
 def test_a_declaration_that_fails_on_another_rank(tmp_path):
