@@ -27,6 +27,7 @@ def explain_miss(
     kind: str = "",
     values: Values | None = None,
     warmed_values: Mapping[str, Values] | None = None,
+    had: str = "warmed",
 ) -> Finding:
     """A MISS finding for the backend key `seen`, against the nearest of the `warmed` keys of the
     same kernel.
@@ -36,7 +37,7 @@ def explain_miss(
     than warm-up did), or a MISS if `kind`, the event's, says that it was compiled. The keys of
     other backends are explained by their fields as written. `values` are the whole numbers of the
     launch by argument, `warmed_values` those of the warmed launches by key: they are named where a
-    key has only their class.
+    key has only their class. `had` is the word for `warmed` keys that are something else.
     """
     taken = taken_apart(seen)
     fields = taken.together()
@@ -64,7 +65,7 @@ def explain_miss(
         _difference(name, near, fields, name in settings, values or {}, warmed_values or {})
         for name in differing
     ]
-    sentences, advice = _said(taken, found)
+    sentences, advice = _said(taken, found, had)
     return Finding(
         "MISS",
         kernel,
@@ -174,15 +175,15 @@ def _difference(
     return Difference(name, tuple(was), now, is_setting, tuple(sorted(known)), launched)
 
 
-def _said(taken: KeyFields, found: list[Difference]) -> tuple[list[str], str]:
+def _said(taken: KeyFields, found: list[Difference], had: str) -> tuple[list[str], str]:
     """A sentence for each difference, and the advice."""
     if taken.is_triton:
-        return [one.sentence() for one in found], advise(found)
+        return [one.sentence(had) for one in found], advise(found)
     sentences = []
     for one in found:
         was = sorted((value or ABSENT for value in one.was), key=by_number)
         now = one.now or ABSENT
-        sentences.append(f"`{one.name}`: warmed as {' or '.join(was)}, launched as {now}")
+        sentences.append(f"`{one.name}`: {had} as {' or '.join(was)}, launched as {now}")
     return sentences, _advise_other(taken.path, found)
 
 
