@@ -34,10 +34,11 @@ def explain_miss(
 
     `field`, `warmed` and `seen` name every differing field, separated by `, `. A Triton key that
     was ready and yet had to be fetched is a DISK-HIT (the launch spells its options in another way
-    than warm-up did), or a MISS if `kind`, the event's, says that it was compiled. The keys of
-    other backends are explained by their fields as written. `values` are the whole numbers of the
-    launch by argument, `warmed_values` those of the warmed launches by key: they are named where a
-    key has only their class. `had` is the word for `warmed` keys that are something else.
+    than warm-up did, or it was thrown away), or a MISS if `kind`, the event's, says that it was
+    compiled. The keys of other backends are explained by their fields as written. `values` are the
+    whole numbers of the launch by argument, `warmed_values` those of the warmed launches by key:
+    they are named where a key has only their class. `had` is the word for `warmed` keys that are
+    something else.
     """
     taken = taken_apart(seen)
     fields = taken.together()
@@ -138,10 +139,11 @@ def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool
         return Finding(
             "DISK-HIT",
             kernel,
-            f"{kernel} was warmed with this key, but the launch spells its options in another way "
-            "and fetched it again",
+            f"{kernel} was warmed with this key, and yet the launch did not find it in memory: it "
+            "spells its options in another way, or the kernel's caches were cleared meanwhile",
             seen=seen,
-            advice="write the options in the declaration as the launch does, in the same order",
+            advice="write the options in the declaration as the launch does, in the same order; "
+            "where they are, look for who clears the kernel's device_caches",
         )
     return Finding(
         "MISS",
@@ -149,7 +151,7 @@ def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool
         f"{kernel} was warmed with this key, and yet it was compiled again",
         seen=seen,
         advice="warm up in the process and on the device that launch, with a cache folder that "
-        "keeps its files",
+        "keeps its files; look for who clears the kernel's device_caches",
     )
 
 
