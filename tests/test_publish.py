@@ -113,6 +113,15 @@ def test_files_are_looked_at_before_anything_is_measured(tmp_path):
             check_publishable(wanted)
 
 
+def test_a_summary_of_a_step_that_takes_nothing_is_named(capsys, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
+    assert publish(options(summary="/dev/full"), PASSED) == 3
+    assert capsys.readouterr().err == (
+        "jitwarm: the verdict could not be written: /dev/full cannot be written: "
+        "No space left on device\n"
+    )
+
+
 def test_one_file_that_cannot_be_written_does_not_cost_the_other(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     wanted = options(junit=str(tmp_path / "file" / "j.xml"), summary=str(tmp_path / "s.md"))

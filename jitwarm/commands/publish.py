@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jitwarm import atomic, env
 from jitwarm.commands.output import complain, say, show
-from jitwarm.errors import UsageError
+from jitwarm.errors import NotWrittenError, UsageError
 from jitwarm.gate.verdict import Verdict
 from jitwarm.report.annotations import github_annotations, without_commands
 from jitwarm.report.junit import verdict_junit
@@ -54,7 +54,7 @@ def publish(options: argparse.Namespace, verdict: Verdict) -> int:
         try:
             if getattr(options, name) is not None:
                 form(Path(getattr(options, name)), verdict)
-        except OSError as error:  # the other file is written all the same
+        except NotWrittenError as error:  # the other file is written all the same
             complain(f"the verdict could not be written: {error}")
             code = worst((code, RUN))
     text = verdict_text(verdict)
@@ -76,7 +76,10 @@ def _write_summary(path: Path, verdict: Verdict) -> None:
     """A whole file; but the one that GitHub gives a step is shared by all commands of the step."""
     text = verdict_markdown(verdict).encode()
     if path == Path(env.github_step_summary()):
-        with path.open("ab") as file:
-            file.write(text)
+        try:
+            with path.open("ab") as file:
+                file.write(text)
+        except OSError as error:  # which names no file if it met a full disk
+            raise NotWrittenError(path, error) from error
     else:
         atomic.write_bytes(path, text)
