@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -65,6 +67,21 @@ def test_annotations_only_in_github_actions(capsys, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "false")
     publish(options(), FAILED)
     assert "::" not in capsys.readouterr().out
+
+
+def test_annotations_that_nobody_can_read_change_no_exit_code():
+    code = (
+        "import argparse, os, sys; os.environ['GITHUB_ACTIONS'] = 'true'\n"
+        "from jitwarm.commands.publish import publish\n"
+        "from jitwarm.gate.verdict import Statement, conclude\n"
+        "options = argparse.Namespace(json=True, junit=None, summary=None)\n"
+        "statements = [Statement('KEYS', 1, 's', '+6 keys')]\n"
+        "sys.exit(publish(options, conclude('check', 'kernels', 2, statements)))"
+    )
+    command = ["sh", "-c", 'exec "$@" 2>/dev/full', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["code"] == 1
 
 
 def test_files(tmp_path, capsys):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
 from jitwarm import atomic, env
-from jitwarm.commands.output import complain, say, show
+from jitwarm.commands.output import complain, note, say, show
 from jitwarm.errors import NotWrittenError, UsageError
 from jitwarm.gate.verdict import Verdict
 from jitwarm.report.annotations import github_annotations, without_commands
@@ -60,11 +59,8 @@ def publish(options: argparse.Namespace, verdict: Verdict) -> int:
     text = verdict_text(verdict)
     show(options, verdict, without_commands(text) if env.github_actions() else text)
     if env.github_actions():
-        annotations = "\n".join(github_annotations(verdict))
-        if annotations and options.json:
-            print(annotations, file=sys.stderr, flush=True)
-        elif annotations:
-            say(annotations)
+        for line in github_annotations(verdict):
+            (note if options.json else say)(line)
     return code
 
 

@@ -16,7 +16,7 @@ from typing import Self
 import msgspec
 
 from jitwarm import atomic, caches
-from jitwarm.commands.output import say
+from jitwarm.commands.output import note, say
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
 from jitwarm.faults.form import Expected
@@ -53,7 +53,7 @@ def run_faults(
     else:
         say(faults_table(files))
         for line in details(files):
-            print(line, file=sys.stderr, flush=True)
+            note(line)
     return exit_code(files)
 
 
