@@ -12,6 +12,7 @@ import msgspec
 from jitwarm.harness import Measured
 from jitwarm.jobs import Answer, Warmed
 from jitwarm.judge.coverage import LATE, counted, cover, digest, missed_by_kernel
+from jitwarm.judge.slow_steps import is_slow
 from jitwarm.plan import KernelRow
 from jitwarm.record import (
     SCHEMA,
@@ -32,6 +33,8 @@ T = TypeVar("T")
 # Below this many samples a spread says nothing (docs/measurements.md).
 FEW_SAMPLES = 3
 WIDE_SPREAD = 0.10
+# A compile takes 20 ms or more; a busy host alone delays a step by some milliseconds.
+STALL_MS = 10.0
 
 
 NO_SOURCE = SourceRecord()
@@ -91,6 +94,7 @@ def assemble(
         findings=warmed.findings,
         checks=tuple(_checks(measured, arms)),
         source=source,
+        failures=tuple(measured.failures),
     )
 
 
@@ -205,10 +209,10 @@ def _event_ms(answer: Answer, kinds: tuple[str, ...], step: int | None = None) -
 
 
 def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
-    yield from measured.failures
     answers = [answer for arm in measured.arms.values() for answer in arm]
     yield from dict.fromkeys(check for answer in answers for check in answer.checks)
     yield from _compiled_again(measured)
+    yield from _stalls(measured.arms["loaded"])
     if answers[0].device.kind == "stub":
         yield "stub device: times are host times, nothing ran on a GPU"
     few = min(arm.samples for arm in arms.values())
@@ -232,6 +236,30 @@ def _compiled_again(measured: Measured) -> Iterable[str]:
                 f"arm disk: {len(kernels)} keys were compiled again at the second start, because "
                 f"their compiler left nothing on disk: {names}"
             )
+
+
+def _stalls(answers: Sequence[Answer]) -> Iterable[str]:
+    """First steps behind the warm-up that waited for something which is no event."""
+    found: dict[str, list[tuple[float, float, float]]] = {"prefill": [], "decode": []}
+    for answer in answers:
+        times, events = _given(answer.times), _given(answer.observed).events
+        lead = times.first_prefill_step  # -1 without a prefill; the first decode comes next
+        for what, step, first, later in (
+            ("prefill", lead, times.first_prefill, _median(times.later_prefill)),
+            ("decode", lead + 1, times.first_decode, _median(times.later_decode)),
+        ):
+            if first is not None and later is not None:
+                explained = sum(event.ms for event in events if event.step == step)
+                found[what].append((first, later, explained))
+    for what, steps in found.items():
+        if steps:
+            first, later, explained = map(statistics.median, zip(*steps, strict=True))
+            if is_slow(first - explained, later, least_ms=STALL_MS):
+                yield (
+                    f"arm loaded: first {what} step took {first:.0f} ms, {later:.1f} ms later, and "
+                    f"events explain {explained:.0f} ms of it: look for a compiler that is not "
+                    "watched (docs/monitor.md), or what else it waited for"
+                )
 
 
 def _spread(values: Sequence[float]) -> float | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
 import signal
 import sys
@@ -22,7 +23,7 @@ from typing import NoReturn
 
 from jitwarm import __version__
 from jitwarm.commands.output import complain
-from jitwarm.errors import JitwarmError
+from jitwarm.errors import JitwarmError, NotWrittenError
 from jitwarm.tally import RUN
 
 COMMANDS = {
@@ -67,12 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("interrupted")
         code = RUN
     except Exception as error:  # Python's own exit code would be 1, which means a miss
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        place = f"{frame.filename}:{frame.lineno}"
-        complain(f"internal error: {text} ({place})")
+        complain(_unforeseen(error))
         code = RUN
     return code
+
+
+def _unforeseen(error: Exception) -> str:
+    """A full disk, wherever it was met, or a fault of our own and its place."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return str(NotWrittenError(error.filename or "a file (TMPDIR, a cache)", error))
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"internal error: {text} ({frame.filename}:{frame.lineno})"
 
 
 @contextlib.contextmanager

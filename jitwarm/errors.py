@@ -20,6 +20,8 @@
      |   |- WorkerError            a measuring process died
      |   |   `- ArmFailed          a measuring process answered with an error
      |   |- SideFailed             base or head of a comparison does not run
+     |   |- NotWrittenError        a file or a folder cannot be written: the disk is full
+     |   |- StdoutError            what was found cannot be told
      |   |- NothingStoredError     compile(key) returned and stored no executor
      |   |- CompilerCrashed        a compiler killed the process that it ran in
      |   |- CompileRefused         a compile after start-up, refused in monitor mode `error`
@@ -151,6 +153,24 @@ class SideFailed(RunError):  # noqa: N818 - named for what happened
         """One line: the side and its own words."""
         self.side, self.problem = side, problem
         super().__init__(f"{side}: {problem}")
+
+
+class NotWrittenError(RunError, OSError):
+    """A file or a folder cannot be written. `path` is the place, `strerror` why."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        """One line, from what the system said."""
+        problem = error.strerror or str(error)
+        super().__init__(printable(f"{path} cannot be written: {problem}"))
+        self.path, self.strerror = path, problem
+
+
+class StdoutError(RunError):
+    """stdout is closed, or lies on a full disk."""
+
+    def __init__(self, problem: str) -> None:
+        """One line; what a command writes into files is not lost."""
+        super().__init__(f"stdout cannot be written: {problem}")
 
 
 class NothingStoredError(RunError, RuntimeError):

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches
-from jitwarm.errors import ArmFailed, UsageError, WorkerError
+from jitwarm.errors import ArmFailed, NotWrittenError, UsageError, WorkerError
 from jitwarm.jobs import Answer, Job, Reply, read_reply
 from jitwarm.scenario import Case
 
@@ -271,14 +271,18 @@ def _run_all(
 def _attempt(
     job: Job, cache: Path, scratch: Path, running: _Running, done: Callable[[Job], None]
 ) -> Answer | WorkerError:
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        job_path, reply_path = Path(folder) / "job.json", Path(folder) / "reply.json"
-        atomic.write_bytes(job_path, msgspec.json.encode(job))
-        environment = os.environ | caches.isolated(cache)
-        if job.hash_seed is not None:
-            environment["PYTHONHASHSEED"] = str(job.hash_seed)
-        status = running.run([*WORKER, str(job_path), str(reply_path)], environment)
-        reply = read_reply(reply_path) if reply_path.exists() else Reply()
+    try:
+        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+            job_path, reply_path = Path(folder) / "job.json", Path(folder) / "reply.json"
+            atomic.write_bytes(job_path, msgspec.json.encode(job))
+            environment = os.environ | caches.isolated(cache)
+            if job.hash_seed is not None:
+                environment["PYTHONHASHSEED"] = str(job.hash_seed)
+            status = running.run([*WORKER, str(job_path), str(reply_path)], environment)
+            reply = read_reply(reply_path) if reply_path.exists() else Reply()
+    except OSError as error:  # the disk is full, or the machine has no process left
+        done(job)
+        return WorkerError(f"{job.case.title}: no process of arm {job.arm}: {error}")
     done(job)
     if reply.failure is not None:
         return ArmFailed(
@@ -295,8 +299,11 @@ def _attempt(
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    # What cannot be removed must not cost a result.
-    return tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True)
+    try:
+        # What cannot be removed must not cost a result.
+        return tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise NotWrittenError(error.filename or "a scratch folder (TMPDIR)", error) from error
 
 
 def _job(

@@ -175,7 +175,10 @@ class RankPlan(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One case, everything measured about it. `checks` are doubts about this very measurement."""
+    """One case, everything measured about it. `checks` are doubts about this very measurement,
+    `failures` the arms, ranks and plans whose process died (none are known of results of before
+    there was this field).
+    """
 
     schema: int
     scenario: str
@@ -199,6 +202,7 @@ class Result(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     checks: tuple[str, ...]
     source: SourceRecord = SourceRecord()
+    failures: tuple[str, ...] = ()
 
     @property
     def missed(self) -> int:
@@ -209,6 +213,11 @@ class Result(msgspec.Struct, frozen=True):
     def idle_ranks(self) -> list[int]:
         """Replayed ranks at which no launch was counted: no miss there shows nothing."""
         return [c.rank for c in (self.coverage, *self.rank_coverage) if not c.launches]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether something of it did not run, so that no miss in the rest shows nothing."""
+        return bool(self.failures or self.warm.failed or self.idle_ranks)
 
 
 def encode(value: Any) -> bytes:

@@ -1,4 +1,6 @@
-"""Which commit a file lies in: asked of git, and empty where git has no answer."""
+"""Which commit a file lies in, and whether it is in one at all: asked of git, and empty where git
+has no answer.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,11 @@ def source_of(path: Path) -> SourceRecord:
     commit, date = head.split()
     # Unknown is not clean.
     return SourceRecord(commit, date, dirty=changes is None or bool(changes.strip()))
+
+
+def is_ignored(path: Path) -> bool:
+    """Whether git leaves a file out of its repository; False where git has no answer."""
+    return _git(path.absolute().parent, "check-ignore", "--quiet", "--", path.name) is not None
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jitwarm.errors import WorkerError
+from jitwarm.errors import NotWrittenError, RunError, WorkerError
 from jitwarm.scenario import Case, Scenario
 
 OK, GATE, USAGE, RUN, BASELINE = 0, 1, 2, 3, 4
@@ -58,9 +58,10 @@ def each(
 ) -> Tally:
     """Do `one`, which returns an exit code, for all chosen cases.
 
-    A case whose process fails costs the others nothing. One that its model refuses, for a library
-    that is not installed or heads that cannot be divided, ends its scenario: its other cases would
-    be refused too, or are not what was asked for. `complain` is told of both in a line.
+    A case whose process fails, or whose files find no room, costs the others nothing. One that its
+    model refuses, for a library that is not installed or heads that cannot be divided, ends its
+    scenario: its other cases would be refused too, or are not what was asked for. `complain` is
+    told of both in a line.
     """
     tally, refused = Tally(), set[str]()
     for scenario, case in chosen:
@@ -68,7 +69,7 @@ def each(
             continue
         try:
             code = one(scenario, case)
-        except WorkerError as error:
+        except (WorkerError, NotWrittenError) as error:
             code = error.exit_code
             complain(_refusal(case, error) if code == USAGE else str(error))
             if code == USAGE:
@@ -78,7 +79,7 @@ def each(
     return tally
 
 
-def _refusal(case: Case, error: WorkerError) -> str:
+def _refusal(case: Case, error: RunError) -> str:
     """What the model of a case said; it may have named its scenario itself."""
     text = str(error)
     said = text.removeprefix(f"{case.title}: ")

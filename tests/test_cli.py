@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -234,6 +235,24 @@ def test_a_bug_of_our_own_is_no_miss(monkeypatch, capsys, text):
     line = broken.__code__.co_firstlineno + 1
     said = f"ZeroDivisionError: {text}".replace("\n", " ").strip()
     assert capsys.readouterr().err == f"jitwarm: internal error: {said} ({__file__}:{line})\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "place"),
+    [
+        (errno.ENOSPC, "/x/y", "/x/y"),
+        (errno.ENOSPC, None, "a file (TMPDIR, a cache)"),
+        (errno.EDQUOT, "/x/y", "/x/y"),
+    ],
+)
+def test_a_full_disk_is_no_fault_of_our_own(monkeypatch, capsys, number, file, place):
+    def full(options):
+        raise OSError(number, os.strerror(number), file)
+
+    monkeypatch.setattr(command, "chosen_cases", full)
+    assert main(["run", SCENARIO]) == 3
+    said = f"jitwarm: {place} cannot be written: {os.strerror(number)}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_an_interrupt_exits_with_3(monkeypatch, capsys):

@@ -5,6 +5,7 @@ Most measuring processes here are a stand-in that answers at once; what is real 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import msgspec
 import pytest
 
 from jitwarm import harness
-from jitwarm.errors import ArmFailed
+from jitwarm.errors import ArmFailed, NotWrittenError
 from jitwarm.harness import Settings, measure
 from jitwarm.scenario import Case, Parallel
 
@@ -161,6 +162,28 @@ def test_an_error_of_the_harness_itself_ends_the_processes(stand_in, tmp_path, m
     with pytest.raises(ZeroDivisionError):
         measure(EIGHT, Settings(), silent)
     assert_ended(tmp_path / "pids" / "loaded-1")
+
+
+def test_no_room_for_a_process_costs_what_it_would_have_measured(stand_in, monkeypatch):
+    isolated = harness.caches.isolated
+
+    def full(folder):
+        if folder.name == "0-cold":
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+        return isolated(folder)
+
+    monkeypatch.setattr(harness.caches, "isolated", full)
+    measured = measure(EIGHT, Settings(), silent)
+    assert measured.arms["loaded"]
+    (failure,) = measured.failures
+    assert failure.startswith(f"arm cold failed: {EIGHT.title}: no process of arm cold: ")
+    assert "No space left on device" in failure
+
+
+def test_a_scratch_folder_that_cannot_be_made(monkeypatch, tmp_path):
+    monkeypatch.setattr(harness.tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(NotWrittenError, match="missing/.* cannot be written: No such file"):
+        measure(EIGHT, Settings(), silent)
 
 
 # Starts the command line with the default handlers, whatever this process inherited, and with

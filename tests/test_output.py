@@ -60,3 +60,39 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
     process.stdout.close()
     assert (process.stderr.read(), process.wait()) == (b"", 1)
     process.stderr.close()
+
+
+SAYS = """
+import sys
+from jitwarm import cli
+from jitwarm.commands import scenarios
+from jitwarm.commands.output import show
+def told(options):
+    show(options, ["x"], "x")
+    return 1
+scenarios.scenarios = told
+sys.exit(cli.main(["scenarios", "x", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("redirection", "said"),
+    [
+        (">/dev/full", "jitwarm: stdout cannot be written: No space left on device\n"),
+        (">&-", "jitwarm: stdout cannot be written: it is closed\n"),
+    ],
+)
+def test_a_stdout_that_takes_nothing_is_a_failed_run(option, redirection, said):
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-c", SAYS, *option]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, said)
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_a_stderr_that_takes_nothing_changes_no_exit_code(redirection):
+    """Python's own for that is 1 or 120, and 1 means a miss."""
+    code = "import sys; from jitwarm import cli; sys.exit(cli.main(['scenarios', '/nowhere']))"
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")

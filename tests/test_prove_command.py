@@ -173,13 +173,37 @@ def test_a_proof_of_nothing_does_not_pass(tmp_path):
     idle = "class Model:\n    layers = 1\n    __init__ = step = lambda *_: None\n"
     done = prove_model(tmp_path, idle)
     assert done.returncode == 3
-    assert "no kernel is registered, launched or in an envelope" in done.stderr
-    (tmp_path / "kernel.py").write_text(KERNEL.format(aligned="(True,)", n="1", block="256"))
-    done = prove_model(
-        tmp_path, MODEL.partition("    def step")[0] + "    step = lambda *_: None\n"
-    )
+    said = "jitwarm: own: no kernel is registered, launched or in an envelope: nothing was proved\n"
+    assert done.stderr == said
+    head = "own     stub device (no GPU): keys of sm90, nothing compiled\n1 layer, 1 rank\n"
+    assert done.stdout.strip() == f"{head}\nnothing was proved"
+    kernel = KERNEL.format(aligned="(True,)", n="1", block="256").partition("    for")[0]
+    kernel = kernel.replace("import Tensor", "import NoKeys, Tensor")
+    (tmp_path / "kernel.py").write_text(f"{kernel}    return NoKeys('why')\n")
+    done = prove_model(tmp_path, MODEL.partition("    def step")[0] + IDLE)
     assert done.returncode == 3
-    assert "own: no step launches anything and no envelope is walked" in done.stderr
+    said = "jitwarm: own: no launch and no envelope shows a key of 1 kernel: nothing was proved\n"
+    assert done.stderr == said
+
+
+IDLE = "    step = lambda *_: None\n"
+
+
+@pytest.mark.parametrize("envelopes", ["", ENVELOPES.replace("{most}", "64")])
+def test_a_rank_that_launches_nothing_shows_nothing(tmp_path, envelopes):
+    """As `check` and `run` say; envelopes alone would be held against no launch."""
+    text = KERNEL.format(aligned="(True, False)", n="1, 2, 16", block="256")
+    (tmp_path / "kernel.py").write_text(text)
+    done = prove_model(tmp_path, MODEL.partition("    def step")[0] + IDLE + envelopes)
+    assert done.returncode == 3
+    said = "launched nothing in 50 steps: no miss there shows nothing\n"
+    assert done.stderr == f"jitwarm: own: rank 0 {said}"
+    one = MODEL.replace("self.x = ", "self.odd = config.parallel_config.dcp_rank % 2; self.x = ")
+    one = one.replace("        scale[", "        if not self.odd: scale[")
+    sizes = ("--set", "parallel.tp=4", "--set", "parallel.dcp=4")
+    done = prove_model(tmp_path, one + envelopes, *sizes)
+    assert done.returncode == 3
+    assert done.stderr == f"jitwarm: own: rank 1 {said}jitwarm: own: rank 3 {said}"
 
 
 def test_a_declaration_that_fails_on_another_rank(tmp_path):
@@ -238,26 +262,60 @@ def test_no_envelope_at_all_proves_nothing(tmp_path):
     assert done.returncode == 1
     (record,) = map(json.loads, done.stdout.splitlines())
     # What neither an envelope nor a step needs is not needed: the model says that these are all.
-    assert [one["kind"] for one in record["findings"]] == ["UNREACHED", "ENVELOPE"]
+    unreached, envelope = record["findings"]
+    said = "Scale: 1 of 6 planned keys (17%): no launch that was tried needs it"
+    assert (unreached["kind"], unreached["message"]) == ("UNREACHED", said)
+    said = "real steps launch 5 keys that no envelope of the model has; none launches this kernel"
+    assert (envelope["kind"], envelope["message"]) == ("ENVELOPE", f"Scale: {said}")
     (row,) = record["proof"]
-    assert (row["verdict"], row["missing"]) == ("SAMPLED", 0)
+    assert (row["verdict"], row["needed"], row["missing"]) == ("SAMPLED", [5, 5], 0)
+    assert row["unreached"] == 1
     assert row["reasons"] == [
         "no envelope of the model launches it",
         "real steps launch what no envelope has",
     ]
 
 
+OTHER = KERNEL.split("@declare", maxsplit=1)[0].replace("scale(", "other(")
+STEP = """
+    def step(self, batch, _step=step):
+        from other import other
+        _step(self, batch)
+        other[(1,)](self.x, batch.num_tokens, BLOCK=64)
+"""
+
+
+def test_a_kernel_that_nobody_planned_is_told_once(tmp_path):
+    """However many keys its launches need: with their number, and the first of them."""
+    (tmp_path / "other.py").write_text(OTHER)
+    done = proved_with(tmp_path, STEP)
+    assert done.returncode == 1
+    (record,) = map(json.loads, done.stdout.splitlines())
+    (finding,) = record["findings"]
+    assert finding["kind"] == "UNDECLARED"
+    assert finding["message"] == (
+        "other.other: launches need 3 keys of a kernel without any in the plan; the first is "
+        f"{finding['seen']}"
+    )
+    assert finding["seen"].startswith("other.other[x_ptr:*fp32/D; n:")
+    assert {row["kernel"]: row["missing"] for row in record["proof"]}["other.other"] == 3
+
+
+def test_a_launch_beside_the_only_envelope(tmp_path):
+    """What the nearest key of an envelope is, said of the envelope."""
+    body = ENVELOPES.replace("{most}", "64").replace("Ints(1, 64)", "Ints(16, 16)")
+    done = proved_with(tmp_path, body)
+    (record,) = map(json.loads, done.stdout.splitlines())
+    envelope = record["findings"][-1]
+    assert envelope["kind"] == "ENVELOPE"
+    assert "`n`: in an envelope as i32 divisible by 16, launched as" in envelope["message"]
+
+
 def test_a_kernel_that_is_launched_and_neither_planned_nor_in_an_envelope(tmp_path):
     """Its launches are told as missing; the kernel beside it stays proved."""
-    other = KERNEL.split("@declare", maxsplit=1)[0].replace("scale(", "other(")
-    (tmp_path / "other.py").write_text(other)
-    body = ENVELOPES.replace("{most}", "64") + (
-        "\n    def step(self, batch, _step=step):\n"
-        "        from other import other\n"
-        "        _step(self, batch)\n"
-        "        other[(1,)](self.x, 16 * batch.num_tokens, BLOCK=64)\n"
-    )
-    done = proved_with(tmp_path, body)
+    (tmp_path / "other.py").write_text(OTHER)
+    step = STEP.replace("batch.num_tokens", "16 * batch.num_tokens")
+    done = proved_with(tmp_path, ENVELOPES.replace("{most}", "64") + step)
     assert done.returncode == 1
     (record,) = map(json.loads, done.stdout.splitlines())
     assert [(one["kind"], one["kernel"]) for one in record["findings"]] == [

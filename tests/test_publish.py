@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -67,6 +69,21 @@ def test_annotations_only_in_github_actions(capsys, monkeypatch):
     assert "::" not in capsys.readouterr().out
 
 
+def test_annotations_that_nobody_can_read_change_no_exit_code():
+    code = (
+        "import argparse, os, sys; os.environ['GITHUB_ACTIONS'] = 'true'\n"
+        "from jitwarm.commands.publish import publish\n"
+        "from jitwarm.gate.verdict import Statement, conclude\n"
+        "options = argparse.Namespace(json=True, junit=None, summary=None)\n"
+        "statements = [Statement('KEYS', 1, 's', '+6 keys')]\n"
+        "sys.exit(publish(options, conclude('check', 'kernels', 2, statements)))"
+    )
+    command = ["sh", "-c", 'exec "$@" 2>/dev/full', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["code"] == 1
+
+
 def test_files(tmp_path, capsys):
     junit, summary = tmp_path / "new" / "j.xml", tmp_path / "s.md"
     summary.write_text("old")
@@ -111,6 +128,15 @@ def test_files_are_looked_at_before_anything_is_measured(tmp_path):
     ):
         with pytest.raises(UsageError, match=text):
             check_publishable(wanted)
+
+
+def test_a_summary_of_a_step_that_takes_nothing_is_named(capsys, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
+    assert publish(options(summary="/dev/full"), PASSED) == 3
+    assert capsys.readouterr().err == (
+        "jitwarm: the verdict could not be written: /dev/full cannot be written: "
+        "No space left on device\n"
+    )
 
 
 def test_one_file_that_cannot_be_written_does_not_cost_the_other(tmp_path, capsys):

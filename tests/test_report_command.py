@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -221,3 +222,61 @@ def test_what_it_writes_can_be_read_by_a_script(place):
     html = Path("reports/out/report.html").read_text()
     data = html.partition('id="data">')[2].partition("</script>")[0]
     assert json.loads(data)["schema"] == 1
+
+
+MODEL = """
+import jitwarm
+import torch
+import triton
+import triton.language as tl
+from jitwarm.declare import TensorSpec, WarmupChoices, declare, launch
+
+@triton.jit
+def add(x_ptr, n):
+    tl.store(x_ptr, n)
+
+@declare(add)
+def Add(config):
+    yield launch(x_ptr=TensorSpec("float32"), n=WarmupChoices(1, 2, 16))
+
+class Dies:
+    layers = 1
+
+    def __init__(self, config, device):
+        self.rank = config.parallel_config.dcp_rank
+        self.x = torch.ones(64, device=device.torch_device)
+        with jitwarm.owner("layers.0"):
+            Add.register_warmup()
+
+    def step(self, batch):
+        if self.rank == 1:
+            raise ValueError("no rank 1")
+        add[(1,)](self.x, batch.num_tokens)
+"""
+SCENARIO = """
+schema = 1
+name = "dies"
+model = "one_rank_dies:Dies"
+scheduler = { max_num_seqs = 8, max_num_batched_tokens = 64 }
+parallel = { tp = 4, dcp = 4 }
+traffic = { steps = 20 }
+"""
+
+
+def test_a_rank_whose_process_died_is_on_the_page_and_not_fine(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    Path("one_rank_dies.py").write_text(MODEL)
+    Path("dies.toml").write_text(SCENARIO)
+    assert main(["run", "dies.toml", "--arms", "loaded", "--device", "stub"]) == 3
+    failure = f"rank 1 failed: dies: ValueError: no rank 1 ({tmp_path / 'one_rank_dies.py'}:27)"
+    assert f"RUN-FAILED {failure}\n" in capsys.readouterr().out
+    stored = json.loads(Path("reports/out/dies/case/result.json").read_text())
+    assert stored["failures"] == [failure]
+    assert failure not in stored["checks"]
+    assert main(["report"]) == 0
+    page = Path("reports/out/report.html").read_text()
+    assert '<p class="headline"><span class="badge bad">1 case measured in part</span></p>' in page
+    assert '<span class="badge bad">1 process failed</span>' in page
+    assert f'<span class="badge bad">failed</span> {failure}' in page
+    assert "no key missed" not in page and "nothing missed" not in page

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from jitwarm.record import SourceRecord
-from jitwarm.source import source_of
+from jitwarm.source import is_ignored, source_of
 
 
 @pytest.fixture
@@ -87,3 +87,15 @@ def test_a_git_that_hangs_is_not_waited_for(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr("jitwarm.source.LIMIT_S", 0.2)
     assert source_of(repository) == SourceRecord()
+
+
+def test_what_git_ignores(repository, tmp_path):
+    (repository / ".gitignore").write_text("*.log\n")
+    files = [repository / name for name in ("x.log", "scenarios/y.log", "scenarios/new.toml")]
+    for file in files:
+        file.touch()
+    assert [is_ignored(one) for one in files] == [True, True, False]
+    assert not is_ignored(repository / "scenarios" / "a.toml")
+    assert not is_ignored(tmp_path / "x.log")
+    git(repository, "add", "--force", "x.log")
+    assert not is_ignored(repository / "x.log")

@@ -6,10 +6,11 @@ import argparse
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
+from jitwarm.errors import StdoutError
 from jitwarm.report.printable import printable
 
 
@@ -19,23 +20,45 @@ def show(options: argparse.Namespace, record: Any, text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Print to stdout, whatever its encoding: a verdict must not be lost to a name in it."""
-    encoding = sys.stdout.encoding or "utf-8"
+    """Print to stdout, whatever its encoding: a verdict must not be lost to a name in it.
+
+    Raises `StdoutError`.
+    """
+    encoding = _encoding()
     try:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
     except BrokenPipeError:
         # A reader such as `head` has seen enough; the exit code still says what was found.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise StdoutError(error.strerror or str(error)) from error
 
 
 def complain(text: str) -> None:
     """Say what went wrong, in one line."""
-    print(f"jitwarm: {printable(text)}", file=sys.stderr, flush=True)
+    note(f"jitwarm: {text}")
 
 
 def note(text: str) -> None:
-    """Say what is going on, in one line."""
-    print(printable(text), file=sys.stderr, flush=True)
+    """Say what is going on, in one line; where stderr takes nothing, the exit code has to do."""
+    if sys.stderr is None:  # closed: print would take stdout, which is for data
+        return
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _encoding() -> str:
+    if sys.stdout is None:
+        raise StdoutError("it is closed")
+    return sys.stdout.encoding or "utf-8"
+
+
+def _discard(stream: TextIO) -> None:
+    """Python tries once more at its end, and a failure there would become the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _json(record: Any) -> str:
@@ -44,7 +67,7 @@ def _json(record: Any) -> str:
     """
     try:
         text = msgspec.json.encode(record).decode()
-        text.encode(sys.stdout.encoding or "utf-8")
+        text.encode(_encoding())
     except UnicodeEncodeError:
         return json.dumps(msgspec.to_builtins(record), separators=(",", ":"))
     return text

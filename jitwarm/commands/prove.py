@@ -11,7 +11,8 @@ from jitwarm.commands.options import case_options
 from jitwarm.commands.output import complain, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import prove_case
-from jitwarm.report.proof import ProofRecord, proof_record, proof_text
+from jitwarm.report.amounts import counted
+from jitwarm.report.proof import proof_record, proof_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.tally import GATE, OK, RUN
 
@@ -37,21 +38,23 @@ def prove(options: argparse.Namespace) -> int:
         if proved.warmed is None or proved.warmed.failed:
             return RUN
         if not record.proof:
-            complain(f"{case.title}: no kernel is registered, launched or in an envelope")
+            known = len(proved.warmed.rows)
+            said = "no kernel is registered, launched or in an envelope"
+            if known:
+                said = f"no launch and no envelope shows a key of {counted(known, 'kernel')}"
+            complain(f"{case.title}: {said}: nothing was proved")
             return RUN
-        if not any(one.launches for one in record.ranks) and not _says_anything(record):
-            complain(f"{case.title}: no step launches anything and no envelope is walked")
+        idle = [one for one in record.ranks if not one.launches]
+        for one in idle:
+            what = f"rank {one.rank} launched nothing in {counted(one.steps, 'step')}"
+            complain(f"{case.title}: {what}: no miss there shows nothing")
+        if idle:
             return RUN
         if record.findings or (options.require == "proved" and not record.is_proved):
             return GATE
         return OK
 
     return for_each(options, chosen_cases(options), one)
-
-
-def _says_anything(record: ProofRecord) -> bool:
-    """Whether an envelope was evaluated, or a kernel says that it needs no key."""
-    return any(kernel.points or kernel.verdict == "NO KEYS" for kernel in record.proof)
 
 
 class _Row(msgspec.Struct):

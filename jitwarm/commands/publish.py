@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
 from jitwarm import atomic, env
-from jitwarm.commands.output import complain, say, show
-from jitwarm.errors import UsageError
+from jitwarm.commands.output import complain, note, say, show
+from jitwarm.errors import NotWrittenError, UsageError
 from jitwarm.gate.verdict import Verdict
 from jitwarm.report.annotations import github_annotations, without_commands
 from jitwarm.report.junit import verdict_junit
@@ -54,17 +53,14 @@ def publish(options: argparse.Namespace, verdict: Verdict) -> int:
         try:
             if getattr(options, name) is not None:
                 form(Path(getattr(options, name)), verdict)
-        except OSError as error:  # the other file is written all the same
+        except NotWrittenError as error:  # the other file is written all the same
             complain(f"the verdict could not be written: {error}")
             code = worst((code, RUN))
     text = verdict_text(verdict)
     show(options, verdict, without_commands(text) if env.github_actions() else text)
     if env.github_actions():
-        annotations = "\n".join(github_annotations(verdict))
-        if annotations and options.json:
-            print(annotations, file=sys.stderr, flush=True)
-        elif annotations:
-            say(annotations)
+        for line in github_annotations(verdict):
+            (note if options.json else say)(line)
     return code
 
 
@@ -76,7 +72,10 @@ def _write_summary(path: Path, verdict: Verdict) -> None:
     """A whole file; but the one that GitHub gives a step is shared by all commands of the step."""
     text = verdict_markdown(verdict).encode()
     if path == Path(env.github_step_summary()):
-        with path.open("ab") as file:
-            file.write(text)
+        try:
+            with path.open("ab") as file:
+                file.write(text)
+        except OSError as error:  # which names no file if it met a full disk
+            raise NotWrittenError(path, error) from error
     else:
         atomic.write_bytes(path, text)

@@ -15,7 +15,7 @@ from jitwarm.assemble import assemble
 from jitwarm.commands.options import case_options, positive
 from jitwarm.commands.output import complain, note, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
-from jitwarm.errors import UsageError, WorkerError
+from jitwarm.errors import NotWrittenError, RunError, UsageError, WorkerError
 from jitwarm.harness import ARMS, Measured, measure
 from jitwarm.observe.monitor import MODES
 from jitwarm.record import Result, SourceRecord, encode
@@ -23,6 +23,9 @@ from jitwarm.report.terminal import result_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.source import source_of
 from jitwarm.tally import GATE, OK, RUN, USAGE
+
+# What a case leaves in its folder, in the order in which it is removed.
+WRITTEN = ("result.json", "failed.json", "events*.jsonl")
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -55,14 +58,14 @@ def run(options: argparse.Namespace) -> int:
         source = source_of(Path(scenario.path))  # now: nobody promises to leave the files alone
         try:
             measured = measure(case, settings_of(options), note)
-        except WorkerError as error:
+            result = assemble(scenario, case, measured, started, source)
+            _write(folder, result, measured)
+        except (WorkerError, NotWrittenError) as error:
             if error.exit_code == USAGE:
                 raise  # nothing was measured, so nothing is written
             return _failed(folder, error, started, source)
-        result = assemble(scenario, case, measured, started, source)
-        _write(folder, result, measured)
         show(options, result, result_text(result, str(folder)))
-        return _verdict(result, measured)
+        return _verdict(result)
 
     return for_each(options, chosen, one)
 
@@ -83,34 +86,36 @@ def check_writable(folder: Path) -> None:
             raise UsageError(f"{problem}: {place}: {error.strerror}") from error
 
 
-def _failed(folder: Path, error: WorkerError, started: str, source: SourceRecord) -> int:
-    """Report a case without a result; the other cases go on."""
+def _failed(folder: Path, error: RunError, started: str, source: SourceRecord) -> int:
+    """Report a case without a result, on a full disk too; the other cases go on."""
     trace = getattr(error, "trace", "")
     report = {"error": str(error), "trace": trace, "started_at": started, "source": source}
-    _remove(folder, "result.json", "events*.jsonl")  # of an earlier run that did not fail
-    atomic.write_bytes(folder / "failed.json", encode(report))
-    complain(f"{error} (more in {folder / 'failed.json'})")
+    try:
+        with atomic.alone(folder):
+            atomic.remove(folder, *WRITTEN)  # by an earlier run that did not fail
+            atomic.write_bytes(folder / "failed.json", encode(report))
+        complain(f"{error} (more in {folder / 'failed.json'})")
+    except NotWrittenError as another:
+        complain(f"{error} ({another})")
     return error.exit_code
 
 
-def _verdict(result: Result, measured: Measured) -> int:
-    if measured.failures or result.warm.failed or result.idle_ranks:
+def _verdict(result: Result) -> int:
+    if result.is_partial:
         return RUN
     return GATE if result.missed else OK
 
 
 def _write(folder: Path, result: Result, measured: Measured) -> None:
-    _remove(folder, "failed.json", "events*.jsonl")
+    """The result comes last and goes first, so that it never stands beside events of another run:
+    not of one that failed half way, not of one that runs at the same time.
+    """
     encoder = msgspec.json.Encoder()
     several = bool(measured.ranks)
-    for answer in (measured.arms["loaded"][0], *measured.ranks):
-        if answer.observed is not None:
-            name = f"events.rank{answer.observed.rank}.jsonl" if several else "events.jsonl"
-            atomic.write_bytes(folder / name, encoder.encode_lines(answer.observed.events))
-    atomic.write_bytes(folder / "result.json", encode(result))
-
-
-def _remove(folder: Path, *patterns: str) -> None:
-    for pattern in patterns:
-        for stale in folder.glob(pattern):
-            stale.unlink(missing_ok=True)
+    with atomic.alone(folder):
+        atomic.remove(folder, *WRITTEN)
+        for answer in (measured.arms["loaded"][0], *measured.ranks):
+            if answer.observed is not None:
+                name = f"events.rank{answer.observed.rank}.jsonl" if several else "events.jsonl"
+                atomic.write_bytes(folder / name, encoder.encode_lines(answer.observed.events))
+        atomic.write_bytes(folder / "result.json", encode(result))

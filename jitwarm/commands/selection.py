@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jitwarm.commands.output import complain, note
+from jitwarm.commands.output import complain, note, say
 from jitwarm.device import check_request, gpu_arch
 from jitwarm.errors import ScenarioError, UsageError
 from jitwarm.harness import ARMS, Settings
@@ -26,7 +26,7 @@ def for_each(
     """Do `one` for all chosen cases; returns the exit code, sums several scenarios up in a line."""
     tally = each(chosen, one, complain)
     if len({scenario.path for scenario, _ in chosen}) > 1 and not options.json:
-        print(tally.text(), flush=True)
+        say(tally.text())
     return tally.code
 
 

@@ -16,6 +16,7 @@ from typing import Self
 import msgspec
 
 from jitwarm import atomic, caches
+from jitwarm.commands.output import note, say
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
 from jitwarm.faults.form import Expected
@@ -48,11 +49,11 @@ def run_faults(
     files = examined(find(paths), jobs=jobs)
     if as_json:
         for file in files:
-            print(msgspec.json.encode(file).decode())
+            say(msgspec.json.encode(file).decode())
     else:
-        print(faults_table(files), flush=True)
+        say(faults_table(files))
         for line in details(files):
-            print(line, file=sys.stderr, flush=True)
+            note(line)
     return exit_code(files)
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from jitwarm.errors import StoredFileError
 from jitwarm.gate import expectation
+from jitwarm.source import is_ignored
 
-# Not the project's own files, and many.
-_SKIPPED = {".git", "node_modules", "site-packages"}
+# Not the project's own files, and many; beside hidden folders and virtual environments.
+_SKIPPED = {"build", "dist", "node_modules", "site-packages", "__pycache__"}
 
 
 def lost_scenarios(expected: Path, known: Collection[str], project: Path) -> list[Path]:
@@ -22,18 +23,34 @@ def lost_scenarios(expected: Path, known: Collection[str], project: Path) -> lis
     there is a file of another name.
     """
     files = [path for path in sorted(expected.glob("*.json")) if path.stem not in known]
-    names = set(_names(project)) if files else set()
+    wanted = {path.stem for path in files}
+    names = {name for name, path in _scenarios(project, wanted) if not is_ignored(path)}
     return [path for path in files if path.stem not in names and _is_one(path)]
 
 
-def _names(project: Path) -> Iterator[str]:
-    for folder, folders, files in os.walk(project):
-        folders[:] = [name for name in folders if name not in _SKIPPED]
-        for name in files:
-            if name.endswith(".toml"):
-                # Another program's file; a scenario that is broken has an error of its own.
-                with contextlib.suppress(OSError, ValueError, RecursionError):
-                    yield str(tomllib.loads(Path(folder, name).read_text("utf-8")).get("name"))
+def _scenarios(project: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:
+    """The scenario files of these names in a project's own folders."""
+    for folder, folders, files in os.walk(project) if wanted else ():
+        folders[:] = [name for name in folders if _is_own(Path(folder, name))]
+        for path in (Path(folder, name) for name in files if name.endswith(".toml")):
+            name = _scenario_name(path)
+            if name in wanted:
+                yield name, path
+
+
+def _is_own(folder: Path) -> bool:
+    skipped = folder.name.startswith(".") or folder.name in _SKIPPED
+    return not skipped and not (folder / "pyvenv.cfg").exists()
+
+
+def _scenario_name(path: Path) -> str:
+    """The name of the scenario in a file; empty for another program's."""
+    # A scenario that is broken has an error of its own.
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = tomllib.loads(path.read_text("utf-8"))
+        if type(found.get("schema")) is int and isinstance(found.get("model"), str):
+            return str(found.get("name"))
+    return ""
 
 
 def _is_one(path: Path) -> bool:

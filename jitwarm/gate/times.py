@@ -143,7 +143,7 @@ def _advice(found: Judgement, file: str, keys_differ: bool) -> str:
     if found.decision == "NOT-ENOUGH-SAMPLES":
         more = f", or with --pairs {_enough(found)}" if _enough(found) <= MOST_PAIRS else ""
         return f"again on a quieter machine{more}"
-    if found.decision == "SLOWER" and keys_differ:
+    if keys_differ:  # a warm-up that was lost makes start-up faster
         return f"other keys take other time: jitwarm check {file} says whether they are expected"
     return ""
 

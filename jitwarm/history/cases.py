@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jitwarm.history.metrics import readings
@@ -21,7 +21,8 @@ _NAMES = ("schema", "name", "axes", "arch")
 class CaseHistory:
     """One case on one device: `measured` are its runs, oldest first, each a result or a failure.
 
-    `series` are the numbers over these runs; `older` counts runs that were left out.
+    `series` are the numbers over these runs; `older` counts runs that were left out. `not_at` is
+    the newest commit at which any case of the device was run, where this one was not.
     """
 
     scenario: str
@@ -31,6 +32,7 @@ class CaseHistory:
     measured: tuple[Stored | FailedCase, ...]
     series: tuple[Series, ...]
     older: int = 0
+    not_at: str = ""
 
     @property
     def latest(self) -> Stored:
@@ -69,7 +71,32 @@ def case_histories(records: Records) -> tuple[list[CaseHistory], list[FailedCase
         own = [failed for name in sorted(names) for failed in failures.get(name, ())]
         histories.append(_history(key[0], key[1], [*groups[key], *own]))
     orphans = [f for f in records.failed if (f.scenario, f.folder) not in known]
-    return histories, orphans
+    return _held_to_the_newest(histories), orphans
+
+
+def _held_to_the_newest(histories: Sequence[CaseHistory]) -> list[CaseHistory]:
+    """The histories, each with the newest commit of its device if it has no run of that.
+
+    Architectures of a stub device are one device here. Runs of no known commit cannot be told.
+    """
+    newest: dict[tuple[str, str], Run] = {}
+    for one in histories:
+        device, run = (one.device.kind, one.device.name), one.runs[-1]
+        known = newest.get(device)
+        if run.commit and (known is None or _age(run) > _age(known)):
+            newest[device] = run
+    found = []
+    for one in histories:
+        own = one.runs[-1].commit
+        if own and own != (last := newest[one.device.kind, one.device.name].commit):
+            found.append(replace(one, not_at=last))
+        else:
+            found.append(one)
+    return found
+
+
+def _age(run: Run) -> tuple[float, float]:
+    return run.at, run.started
 
 
 def label_of(result: Result) -> str:
@@ -105,8 +132,7 @@ def _history(scenario: str, label: str, measured: Sequence[Stored | FailedCase])
 
 
 def _order(one: Stored | FailedCase) -> tuple[float, float, str]:
-    run = _run(one)
-    return run.at, run.started, str(one.path)
+    return *_age(_run(one)), str(one.path)
 
 
 def _run(one: Stored | FailedCase) -> Run:

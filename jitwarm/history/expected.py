@@ -12,6 +12,7 @@ import msgspec
 from jitwarm.errors import StoredFileError
 from jitwarm.gate.counts import CasePlan
 from jitwarm.gate.expectation import case_name, plan_of, read
+from jitwarm.gate.ranks import ranks_text
 from jitwarm.history.cases import CaseHistory, axes_of
 from jitwarm.history.content import is_folder
 from jitwarm.record import Result
@@ -85,7 +86,13 @@ def _differences(result: Result, plan: CasePlan) -> Iterator[str]:
             )
         elif own.digest != expected.digest:
             yield f"rank {own.rank}: as many binaries as expected, and not the same"
+    absent = plan.ranks.keys() - {own.rank for own in result.rank_plans}
+    if absent:
+        yield f"{ranks_text(absent)}: expected, and not there"
     rank = result.coverage.rank
+    here = plan.ranks.get(rank)
+    if here is not None and here.layers != result.funnel.layers:
+        yield f"rank {rank}: {result.funnel.layers} layers (expected {here.layers})"
     expected_here = {
         name: kernel.counts[rank] for name, kernel in plan.kernels.items() if rank in kernel.counts
     }

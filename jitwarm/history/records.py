@@ -13,6 +13,7 @@ import msgspec
 
 from jitwarm import stored
 from jitwarm.errors import StoredFileError
+from jitwarm.history.consistent import check_consistent
 from jitwarm.history.content import LARGEST, check_depth, check_numbers, content, is_folder
 from jitwarm.record import SCHEMA, Result, SourceRecord
 
@@ -146,6 +147,7 @@ def _read(file: Path, records: Records, seen: set[tuple[bytes, str]]) -> None:
         check_numbers(file, "result of jitwarm", msgspec.to_builtins(numbers))
         for name, text in (("started_at", result.started_at), ("source.date", result.source.date)):
             _check_moment(file, name, text, needed=name == "started_at")
+        check_consistent(file, result)
         try:
             warm_ms = _warm_ms(file, result)
         except StoredFileError as error:  # the result is whole all the same

@@ -32,9 +32,9 @@ class Difference:
     numbers: tuple[int, ...] = ()
     number: int | None = None
 
-    def sentence(self) -> str:
-        """How it was warmed and how it was launched, in words."""
-        return f"`{self.name}`: warmed as {self.warmed()}, launched as {self.launched()}"
+    def sentence(self, had: str = "warmed") -> str:
+        """How it was warmed (or what else was done with it) and how it was launched, in words."""
+        return f"`{self.name}`: {had} as {self.warmed()}, launched as {self.launched()}"
 
     def launched(self) -> str:
         """The launch's value in words, with the number where the class does not say it."""

@@ -27,16 +27,18 @@ def explain_miss(
     kind: str = "",
     values: Values | None = None,
     warmed_values: Mapping[str, Values] | None = None,
+    had: str = "warmed",
 ) -> Finding:
     """A MISS finding for the backend key `seen`, against the nearest of the `warmed` keys of the
     same kernel.
 
     `field`, `warmed` and `seen` name every differing field, separated by `, `. A Triton key that
     was ready and yet had to be fetched is a DISK-HIT (the launch spells its options in another way
-    than warm-up did), or a MISS if `kind`, the event's, says that it was compiled. The keys of
-    other backends are explained by their fields as written. `values` are the whole numbers of the
-    launch by argument, `warmed_values` those of the warmed launches by key: they are named where a
-    key has only their class.
+    than warm-up did, or it was thrown away), or a MISS if `kind`, the event's, says that it was
+    compiled. The keys of other backends are explained by their fields as written. `values` are the
+    whole numbers of the launch by argument, `warmed_values` those of the warmed launches by key:
+    they are named where a key has only their class. `had` is the word for `warmed` keys that are
+    something else.
     """
     taken = taken_apart(seen)
     fields = taken.together()
@@ -64,7 +66,7 @@ def explain_miss(
         _difference(name, near, fields, name in settings, values or {}, warmed_values or {})
         for name in differing
     ]
-    sentences, advice = _said(taken, found)
+    sentences, advice = _said(taken, found, had)
     return Finding(
         "MISS",
         kernel,
@@ -137,10 +139,11 @@ def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool
         return Finding(
             "DISK-HIT",
             kernel,
-            f"{kernel} was warmed with this key, but the launch spells its options in another way "
-            "and fetched it again",
+            f"{kernel} was warmed with this key, and yet the launch did not find it in memory: it "
+            "spells its options in another way, or the kernel's caches were cleared meanwhile",
             seen=seen,
-            advice="write the options in the declaration as the launch does, in the same order",
+            advice="write the options in the declaration as the launch does, in the same order; "
+            "where they are, look for who clears the kernel's device_caches",
         )
     return Finding(
         "MISS",
@@ -148,7 +151,7 @@ def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool
         f"{kernel} was warmed with this key, and yet it was compiled again",
         seen=seen,
         advice="warm up in the process and on the device that launch, with a cache folder that "
-        "keeps its files",
+        "keeps its files; look for who clears the kernel's device_caches",
     )
 
 
@@ -174,15 +177,15 @@ def _difference(
     return Difference(name, tuple(was), now, is_setting, tuple(sorted(known)), launched)
 
 
-def _said(taken: KeyFields, found: list[Difference]) -> tuple[list[str], str]:
+def _said(taken: KeyFields, found: list[Difference], had: str) -> tuple[list[str], str]:
     """A sentence for each difference, and the advice."""
     if taken.is_triton:
-        return [one.sentence() for one in found], advise(found)
+        return [one.sentence(had) for one in found], advise(found)
     sentences = []
     for one in found:
         was = sorted((value or ABSENT for value in one.was), key=by_number)
         now = one.now or ABSENT
-        sentences.append(f"`{one.name}`: warmed as {' or '.join(was)}, launched as {now}")
+        sentences.append(f"`{one.name}`: {had} as {' or '.join(was)}, launched as {now}")
     return sentences, _advise_other(taken.path, found)
 
 

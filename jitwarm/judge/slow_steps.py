@@ -10,6 +10,11 @@ from jitwarm.findings import Finding
 from jitwarm.observe.events import Event
 
 
+def is_slow(own_ms: float, usual_ms: float, *, times: float = 3.0, least_ms: float = 1.0) -> bool:
+    """Whether a step took too long, its events taken off, against what its like take as a rule."""
+    return own_ms > times * usual_ms and own_ms - usual_ms > least_ms
+
+
 def blame(
     step_ms: Sequence[float] | Mapping[int, float],
     events: Iterable[Event],
@@ -38,7 +43,7 @@ def blame(
         if not others:
             continue
         usual, own = statistics.median(others), ms - explained.get(step, 0.0)
-        if own > times * usual and own - usual > least_ms:
+        if is_slow(own, usual, times=times, least_ms=least_ms):
             findings.append(_not_jit(step, ms, usual, explained.get(step)))
     return tuple(findings)
 

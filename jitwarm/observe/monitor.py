@@ -6,7 +6,8 @@ that find their binary in memory, are told, in every mode, and refused in none.
 What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
 included; every compile of CuTe DSL, flash-attention 4 included, wherever and whenever the library
 is imported. What is not covered: `triton.compile` called directly (Inductor), other compilers
-(`Monitor.blind_spots` names those of this process), work done before the monitor was started.
+(`Monitor.blind_spots` names those of this process), work done before the monitor was started,
+and other processes: in a forked child a copy goes on, whose events stay there.
 Launches are counted for Triton's kernels and for those that our own classes launch.
 """
 

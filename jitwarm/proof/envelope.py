@@ -63,15 +63,16 @@ Domain = Ints | Values
 class Envelope:
     """All launches of one call site.
 
-    `kernel` is what is launched: an object of a contract class, a declaration, a `@triton.jit`
-    function, or a `KeyFunction`. `launch(**point)` gives the arguments of the launch at one point
-    of `parameters` (with `TensorSpec`s for tensors): those of `__call__` for a Triton class, of
-    `dispatch` for any other class, of the launch itself, options included, for a native kernel; or
-    None where nothing is launched. `where(**columns)` says which points exist; it gets whole
-    numbers, or one numpy array for each parameter of whole numbers, so it is written with
-    operators, as in `(d + p <= 256) & (p > 0)`; of `Values` it always gets one. It declares the
-    parameters that it looks at, and no others need be. What it says of arrays is compared with what
-    it says of single points; where the two differ, it is asked point by point.
+    `kernel` is what is launched: an object of a contract class, a declaration, a decorated
+    function, a `@triton.jit` function, or a `KeyFunction`. `launch(**point)` gives the arguments of
+    the launch at one point of `parameters` (with `TensorSpec`s for tensors): those of `__call__`
+    for a Triton class, of `dispatch` for any other class, of the launch itself, options included,
+    for a native kernel, which a declaration and a decorated function stand for; or None where
+    nothing is launched. `where(**columns)` says which points exist; it gets whole numbers, or one
+    numpy array for each parameter of whole numbers, so it is written with operators, as in
+    `(d + p <= 256) & (p > 0)`; of `Values` it always gets one. It declares the parameters that it
+    looks at, and no others need be. What it says of arrays is compared with what it says of single
+    points; where the two differ, it is asked point by point.
 
     `forms` names every specialised argument of the native kernel that changes inside the envelope
     and says how; it makes an envelope of millions of points provable from a few thousand. Without

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from jitwarm import keys as key_texts
 from jitwarm.backends.keyfields import fields_of
 from jitwarm.findings import Finding
 from jitwarm.judge.explain import explain_miss, explain_tuning
+from jitwarm.judge.planned import path_of
 from jitwarm.judge.plans import collision_findings
 from jitwarm.plan import PlanItem
 from jitwarm.proof.budget import budget_findings
@@ -30,13 +31,14 @@ def judge(
     founds: Sequence[Found],
     planned: ProofPlan,
     reached_anywhere: Iterable[str],
+    launched: Collection[str] = (),
     *,
     seconds: Mapping[str, float],
     budget: int,
 ) -> tuple[KernelProof, list[Finding]]:
     """One kernel's proof and findings. `founds` are those of all its envelopes, none where the plan
     has the kernel and nobody launches it; `reached_anywhere` are the keys that launches of any
-    kernel need.
+    kernel need, and `launched` those of real steps, in an envelope or not.
     """
     own = planned.of_kernel(name)
     needed: dict[str, tuple[Point, Found]] = {}
@@ -46,11 +48,13 @@ def judge(
     keys = dict.fromkeys(entry.backend_key for entry in own)
     missing = [key for key in needed if key not in planned.ready]
     reached = set(reached_anywhere) | needed.keys()
-    unreached = [key for key in keys if key not in reached]
+    unreached = [key for key in keys if key not in reached and key not in launched]
+    paths = set(map(path_of, keys))
+    used = {**needed, **dict.fromkeys(key for key in launched if path_of(key) in paths)}
     findings = [one for found in founds for one in found.findings]
     findings += _missing(name, missing, needed, planned, built_instead(name, founds, planned))
     findings += _choices(name, founds, planned)
-    findings += _unreached(name, founds, unreached, own, needed, seconds)
+    findings += _unreached(name, founds, unreached, own, used.keys() - needed.keys(), used, seconds)
     if founds:
         findings += _never_dispatched(name, founds, own, reached)
         findings += incomplete_findings(name, founds, planned)
@@ -60,7 +64,7 @@ def judge(
     triton = [e.backend_key for e in own if e.backend == "triton"]
     triton += [key for found in founds for key, b in found.backends.items() if b == "triton"]
     findings += collision_findings((name, key) for key in dict.fromkeys(triton))
-    findings += budget_findings(name, founds, keys, reached, seconds, budget)
+    findings += budget_findings(name, founds, keys, reached | used.keys(), seconds, budget)
     backends = dict.fromkeys(entry.backend for entry in own)
     for found in founds:
         backends |= dict.fromkeys(found.backends.values())
@@ -132,18 +136,38 @@ def _missing(
         )
         return
     known = {**dict.fromkeys(planned.ready), **built}
-    for key in (key for key in missing if key not in built):
+    for key, finding in missed(name, [key for key in missing if key not in built], known):
         point, found = needed[key]
-        finding = explain_miss(name, key, known)
-        if finding.kind == "UNDECLARED":
-            finding = replace(
-                finding, message=f"{name} launches a kernel of which no key is planned"
-            )
         yield replace(
             finding,
             smallest=point_text(point),
             site=found.envelope.site,
             owners=found.envelope.owners,
+        )
+
+
+def missed(name: str, keys: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, Finding]]:
+    """A MISS for each of `keys`, which launches need and nobody planned, against the `known` ones;
+    of the keys of a function that `known` has no key of one UNDECLARED, with the first of them.
+    """
+    known = list(known)
+    unknown: dict[str, list[str]] = {}
+    for key in keys:
+        finding = explain_miss(name, key, known)
+        if finding.kind == "UNDECLARED":
+            unknown.setdefault(path_of(key), []).append(key)
+        else:
+            yield key, finding
+    for own in unknown.values():
+        many = f"{len(own)} keys" if len(own) > 1 else "1 key"
+        first = "; the first is" if len(own) > 1 else ":"
+        yield (
+            own[0],
+            replace(
+                explain_miss(name, own[0], known),
+                message=f"{name}: launches need {many} of a kernel without any in the plan{first} "
+                f"{own[0]}",
+            ),
         )
 
 
@@ -166,21 +190,23 @@ def _unreached(
     founds: Sequence[Found],
     unreached: Sequence[str],
     own: Sequence[PlanItem],
-    needed: Iterable[str],
+    outside: Collection[str],
+    used: Iterable[str],
     seconds: Mapping[str, float],
 ) -> Iterable[Finding]:
-    """One finding for the unreached keys of each cause."""
+    """One finding for the unreached keys of each cause: `used` are the keys that launches need,
+    `outside` those of them that are in no envelope.
+    """
     total = len({entry.backend_key for entry in own})
     owners = tuple(dict.fromkeys(who for entry in own for who in entry.owners if who))
-    for field, values, keys in _causes(unreached, needed):
-        if not founds:
-            who = "nobody says that it is launched"
-        elif all(found.verdict == "PROVED" for found in founds):
-            who = "no launch needs"
-        else:
-            who = "no launch that was tried needs"
+    for field, values, keys in _causes(unreached, used):
         them = "it" if len(keys) == 1 else "them"
-        said = who if not founds else f"{who} {them}"
+        if not founds and not outside:
+            said = "nobody says that it is launched"
+        elif not outside and all(found.verdict == "PROVED" for found in founds):
+            said = f"no launch needs {them}"
+        else:
+            said = f"no launch that was tried needs {them}"
         cost = sum(seconds.get(key, 0.0) for key in keys)
         waste = f", {cost:.2f} s of warm-up" if cost else ""
         why = f"; `{field}` is never {' or '.join(values)}" if field else ""

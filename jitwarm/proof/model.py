@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,8 +14,9 @@ from jitwarm.judge.explain import explain_miss
 from jitwarm.judge.planned import path_of
 from jitwarm.plan import Plan
 from jitwarm.proof.envelope import Envelope
+from jitwarm.proof.judge import missed
 from jitwarm.proof.plan import ProofPlan
-from jitwarm.proof.prove import prove_envelopes
+from jitwarm.proof.prove import judged, needed_of, searched
 from jitwarm.proof.result import STRENGTH, KernelProof, Proof
 
 
@@ -36,8 +37,10 @@ def prove_model(
     declare = getattr(model, "envelopes", None)
     if declare is None:
         return _sampled(plan, launched)
-    envelopes = _declared(declare)
-    return _held(prove_envelopes(envelopes, plan, seconds=seconds), plan, launched)
+    planned = ProofPlan(plan)
+    founds = searched(_declared(declare), planned)
+    proof = judged(founds, planned, seconds or {}, launched=launched)
+    return _held(proof, needed_of(founds), planned, launched)
 
 
 def _declared(declare: Callable[[], Any]) -> list[Envelope]:
@@ -59,32 +62,31 @@ def _declared(declare: Callable[[], Any]) -> list[Envelope]:
     return envelopes
 
 
-def _held(proof: Proof, plan: Plan, launched: Mapping[str, int]) -> Proof:
-    """The proof with its envelopes held against real launches."""
-    planned = ProofPlan(plan)
-    reached = set(planned.ready)
-    for kernel in proof.kernels:
-        reached -= set(kernel.unreached_keys)
-        reached |= set(kernel.missing_keys)
+def _held(
+    proof: Proof, needed: Collection[str], planned: ProofPlan, launched: Mapping[str, int]
+) -> Proof:
+    """The proof with its envelopes, which have the keys `needed`, held against real launches."""
     # A kernel that the plan does not know has no name but its path.
     names = {path_of(key): one.kernel for one in proof.kernels for key in one.missing_keys}
     outside: dict[str, list[str]] = {}
     for key in launched:
-        if key not in reached:
+        if key not in needed:
             name = names.get(path_of(key)) or planned.name(path_of(key))
             outside.setdefault(name, []).append(key)
     findings = list(proof.findings)
     for name, keys in outside.items():
         unplanned = [key for key in keys if key not in planned.ready]
         own = [one.backend_key for one in planned.of_kernel(name)]
-        findings += [explain_miss(name, key, own) for key in unplanned]
-        near = explain_miss(name, keys[0], [k for k in reached if path_of(k) == path_of(keys[0])])
+        findings += [finding for _, finding in missed(name, unplanned, own)]
+        near = explain_miss(name, keys[0], needed, had="in an envelope")
+        said = "none launches this kernel" if near.kind == "UNDECLARED" else near.message
+        many = f"{len(keys)} key{'s' * (len(keys) != 1)}"
         findings.append(
             Finding(
                 "ENVELOPE",
                 name,
-                f"{name}: {len(keys)} keys that real steps launch are in no envelope of the "
-                f"model; {near.message}",
+                f"{name}: real steps launch {many} that no envelope of the model has; "
+                f"{said.removeprefix(f'{name}: ')}",
                 field=near.field,
                 warmed=near.warmed,
                 seen=keys[0],
@@ -108,17 +110,14 @@ _NOWHERE = "real steps launch it, and no envelope does"
 def _with_launches(kernel: KernelProof, keys: Sequence[str], planned: ProofPlan) -> KernelProof:
     """The proof of a kernel of which real steps launch `keys` outside of its envelopes."""
     missing = [key for key in keys if key not in planned.ready]
-    unreached = tuple(key for key in kernel.unreached_keys if key not in keys)
     verdict: Any = max(kernel.verdict, "SEARCHED", key=STRENGTH.index)
     return replace(
         kernel,
         verdict=verdict,
         needed=kernel.needed + len(keys),
         missing=kernel.missing + len(missing),
-        unreached=len(unreached),
         reasons=(*kernel.reasons, "real steps launch what no envelope has"),
         missing_keys=(*kernel.missing_keys, *missing),
-        unreached_keys=unreached,
     )
 
 
@@ -141,7 +140,8 @@ def _sampled(plan: Plan, launched: Mapping[str, int]) -> Proof:
         by_kernel.setdefault(planned.name(key), {})[key] = count
     for kernel, counts in by_kernel.items():
         own = told.get(kernel, {})
-        findings += [explain_miss(kernel, key, own) for key in counts if key not in own]
+        unplanned = (key for key in counts if key not in own)
+        findings += [finding for _, finding in missed(kernel, unplanned, own)]
         kernels.append(_sampled_kernel(kernel, counts, own, planned, "the model has no envelopes"))
     return Proof(tuple(kernels), tuple(findings))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -135,8 +135,8 @@ def _envelopes(kernel: Any, launches: Envelope | Iterable[Any]) -> list[Any]:
     return given
 
 
-def _searched(kernel: Any, given: Iterable[Any], planned: ProofPlan) -> list[Found]:
-    """Every envelope searched, and every launch that was given evaluated."""
+def searched(given: Iterable[Any], planned: ProofPlan, kernel: Any = None) -> list[Found]:
+    """Every envelope searched, and every launch of `kernel` that was given evaluated."""
     reaches: dict[int, Reach] = {}
 
     def reach(one: Any) -> Reach:
@@ -167,17 +167,39 @@ def _proof(
     budget: int,
     kernel: Any = None,
 ) -> Proof:
-    founds = _searched(kernel, given, planned)
+    founds = searched(given, planned, kernel)
+    return judged(founds, planned, seconds, budget, is_all=kernel is None)
+
+
+def needed_of(founds: Iterable[Found]) -> set[str]:
+    """The backend keys that launches of the envelopes need."""
+    return {key for found in founds for key in found.smallest}
+
+
+def judged(
+    founds: Sequence[Found],
+    planned: ProofPlan,
+    seconds: Mapping[str, float],
+    budget: int = KEYS,
+    *,
+    is_all: bool = True,
+    launched: Collection[str] = (),
+) -> Proof:
+    """What was found of each kernel, against the plan.
+
+    `is_all` says that `founds` are of all kernels, so that one of the plan without any is
+    unreached; `launched` are the keys of real steps, which no envelope may have.
+    """
     by_name: dict[str, list[Found]] = {}
     for found in founds:
         by_name.setdefault(found.reach.name, []).append(found)
-    if kernel is None:
+    if is_all:
         for name in planned.kernels():
             by_name.setdefault(name, [])
-    reached = {key for found in founds for key in found.smallest}
+    reached = needed_of(founds)
     kernels, findings = [], []
     for name, own in by_name.items():
-        one, said = judge(name, own, planned, reached, seconds=seconds, budget=budget)
+        one, said = judge(name, own, planned, reached, launched, seconds=seconds, budget=budget)
         kernels.append(one)
         findings += said
     return Proof(tuple(kernels), tuple(findings))

@@ -21,7 +21,7 @@ from jitwarm.contract.kernel import JitKernel
 from jitwarm.contract.triton import TritonJitKernel
 from jitwarm.declare.enumeration import Declared
 from jitwarm.declare.tensor import TensorSpec
-from jitwarm.errors import DeclarationError, KeyValueError, WrongKindError
+from jitwarm.errors import BindingError, DeclarationError, KeyValueError, WrongKindError
 from jitwarm.proof.keyfunction import BACKEND, KeyFunction, fields_of_key, texts_of
 from jitwarm.proof.plan import ProofPlan, helpers_of
 
@@ -178,7 +178,14 @@ class _NativeReach(Reach):
                 return NOTHING
         bound = {name: given[name] for name in names if name in given}
         options = {name: value for name, value in given.items() if name not in bound}
-        return self._keys.reached(inner_launches(self.name, self.kernel, bound, options, grid))
+        try:
+            return self._keys.reached(inner_launches(self.name, self.kernel, bound, options, grid))
+        except BindingError as error:
+            if len(bound) == len(names):
+                raise
+            # The names of a function that was decorated are at hand, and not meant.
+            native = f"the native {self.function.fn.__name__}({', '.join(names)})"
+            raise BindingError(f"{error}; give the arguments and options of {native}") from error
 
 
 class _ContractReach(Reach):

@@ -97,9 +97,9 @@ def proof_text(record: ProofRecord) -> str:
     lines = [
         f"{case.title}     {where}",
         f"{counted(record.layers, 'layer')}, {counted(len(record.ranks), 'rank')}",
-        "",
-        kernel_table(HEAD, rows, [kernel.backend for kernel in record.proof]),
     ]
+    if rows:
+        lines += ["", kernel_table(HEAD, rows, [kernel.backend for kernel in record.proof])]
     lines += [
         f"  {kernel.kernel}: no keys: {kernel.no_keys_reason}"
         for kernel in record.proof
@@ -113,6 +113,8 @@ def proof_text(record: ProofRecord) -> str:
     lines += failure_lines(record.failed)
     lines += [""] * bool(record.findings)
     lines += [line for finding in record.findings for line in finding_lines(finding)]
+    if not rows:
+        return "\n".join([*lines, "", "nothing was proved"])
     steps = max((one.steps for one in record.ranks), default=0)
     launches = sum(one.launches for one in record.ranks)
     missing, unreached, spared = (

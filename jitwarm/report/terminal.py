@@ -167,6 +167,7 @@ def _verdict(result: Result, folder: str) -> str:
             lines.append(f"  key {miss.key}")
             lines.append(f"  do: {miss.finding.advice}")
     lines += [f"{finding.kind} {finding.message}" for finding in result.findings]
+    lines += [f"RUN-FAILED {failure}" for failure in result.failures]
     lines += [
         f"NOTHING LAUNCHED at rank {rank}: this run shows nothing" for rank in result.idle_ranks
     ]

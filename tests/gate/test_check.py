@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shlex
+import subprocess
 
 import pytest
 
@@ -662,3 +663,48 @@ def test_it_says_how_much_was_replayed(expected):
     assert expected.capsys.readouterr().out == (
         "ok: 2 kernels as expected\n\nreplayed nothing: no launch was held against the plans\n\n"
     )
+
+
+@pytest.fixture
+def without_two(expected):
+    """A project in which the scenario `two` is gone, and its expectation is not."""
+    two = expected.folder / "scenarios" / "two.toml"
+    two.write_text(SCENARIO.replace('"own"', '"two"'))
+    assert cli.main(["check", "scenarios", "--update"]) == 0
+    expected.capsys.readouterr()
+    two.rename(expected.folder / "kept.toml")
+    assert lost(expected) == (0, [])
+    return expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['name = "two"', 'name = "two"\nschema = 1', 'name = "two"\nschema = "1"\nmodel = "m:M"'],
+)
+def test_a_file_of_the_name_that_is_no_scenario_is_none(without_two, text):
+    (without_two.folder / "kept.toml").write_text(text)
+    assert lost(without_two)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "place", [".hidden", "env", "build", "dist", "a/node_modules", "a/site-packages/b"]
+)
+def test_a_scenario_that_is_not_the_projects_own_is_none(without_two, place):
+    folder = without_two.folder / place
+    folder.mkdir(parents=True)
+    if place == "env":
+        (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (without_two.folder / "kept.toml").rename(folder / "two.toml")
+    assert lost(without_two)[0] == 1
+
+
+def test_a_scenario_that_git_ignores_is_none(without_two):
+    folder = without_two.folder
+    (folder / "attic").mkdir()
+    (folder / "kept.toml").rename(folder / "attic" / "two.toml")
+    (folder / ".gitignore").write_text("attic/\n")
+    assert lost(without_two)[0] == 0  # no repository, so nobody ignores anything
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    assert lost(without_two)[0] == 1
+    subprocess.run(["git", "-C", str(folder), "add", "--force", "attic/two.toml"], check=True)
+    assert lost(without_two)[0] == 0

@@ -122,6 +122,22 @@ def test_more_keys_beside_the_time(compare, root):
     assert verdict["headline"].endswith("; 6 more keys: K 2 + 6")
 
 
+@pytest.mark.parametrize("slow", ["", BURN])
+def test_a_pass_with_fewer_keys_is_not_as_expected(compare, root, slow):
+    keys = [{"kernel": "K", "backend_key": key} for key in "ab"]
+    commit(root, {"say.json": {"keys": keys}, "act.py": slow})
+    write(root, {"say.json": {"keys": keys[:1]}, "act.py": ""})
+    verdict, _ = compare(root, code=0)
+    (said,) = verdict["statements"]
+    assert said["kind"] == ("FASTER" if slow else "SAME")
+    assert verdict["headline"] == (
+        "ok: 8 pairs no slower, with other keys: engine: 1 fewer key: K 2 - 1"
+    )
+    assert said["advice"] == (
+        "other keys take other time: jitwarm check scenario.toml says whether they are expected"
+    )
+
+
 @pytest.mark.parametrize("revision", ["nowhere", "main~3"])
 def test_a_base_that_is_no_commit(compare, root, revision):
     verdict, _ = compare(root, base=revision, code=4)

@@ -103,6 +103,27 @@ def test_a_rank_with_other_keys(compare):
     )
 
 
+def test_ranks_that_were_not_planned(compare):
+    made = base()
+    only_first = msgspec.structs.replace(made, rank_plans=made.rank_plans[:1])
+    found, _ = compare(result=only_first)
+    assert found.differences == ("rank 1: expected, and not there",)
+
+    def wider(rows):
+        row = next(iter(rows["ranks"].values()))
+        rows["ranks"] = {"ranks 0-3": row}
+
+    found, _ = compare(change=wider, result=only_first)
+    assert found.differences == ("ranks 1-3: expected, and not there",)
+
+
+def test_another_number_of_layers(compare):
+    made = base()
+    other = msgspec.structs.replace(made.funnel, layers=60)
+    found, _ = compare(result=msgspec.structs.replace(made, funnel=other))
+    assert found.differences == ("rank 0: 60 layers (expected 61)",)
+
+
 def test_a_case_that_nobody_reviewed(compare, tmp_path):
     histories, _ = case_histories(read_records([tmp_path]))
     assert histories == []

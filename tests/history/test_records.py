@@ -56,7 +56,7 @@ def test_zones_do_not_mix_up_the_order(folder):
 
 def test_a_record_of_before_there_was_a_source_is_read_and_dated_by_its_start(folder):
     data = json.loads(encode(base()))
-    del data["source"]
+    del data["source"], data["failures"]
     (folder / "result.json").write_text(json.dumps(data))
     ((history,), _) = case_histories(read_records([folder]))
     assert history.latest.result.source == SourceRecord()
@@ -152,6 +152,55 @@ def test_a_failure_of_no_known_time_is_the_newest(tmp_path):
     assert history.failed_last is not None
     assert history.failed_last.record.error == "out of memory"
     assert history.latest.result.source.commit == commit(11)
+
+
+@pytest.fixture
+def nights(tmp_path):
+    """Writes results, (night, name, commit's number, changes) each; gives `not_at` by name."""
+
+    def written(*runs):
+        for night, name, number, changes in runs:
+            place = tmp_path / str(night) / name / "case"
+            place.mkdir(parents=True)
+            made = replace(result(number), **({"scenario": name} | changes))
+            (place / "result.json").write_bytes(encode(made))
+        histories, _ = case_histories(read_records([tmp_path]))
+        return {one.scenario: one.not_at for one in histories}
+
+    return written
+
+
+def test_a_case_that_has_no_run_of_the_newest_commit_says_so(nights):
+    assert nights((0, "kept", 1, {}), (0, "gone", 1, {})) == {"kept": "", "gone": ""}
+    assert nights((1, "kept", 2, {})) == {"kept": "", "gone": commit(2)}
+    # Another commit of the same date is newer if it was measured later.
+    twin = SourceRecord("f" * 40, result(2).source.date)
+    later = {"source": twin, "started_at": "2026-12-01T00:00:00Z"}
+    assert nights((2, "kept", 2, later)) == {"kept": "", "gone": "f" * 40}
+    # An older one measured again is not.
+    assert nights((3, "kept", 0, {})) == {"kept": "", "gone": "f" * 40}
+
+
+def test_a_failure_is_a_run_of_its_commit_too(nights, tmp_path):
+    assert nights((0, "kept", 1, {}), (0, "gone", 1, {})) == {"kept": "", "gone": ""}
+    place = tmp_path / "1" / "kept" / "case"
+    place.mkdir(parents=True)
+    failed = {"error": "x", "started_at": "2026-11-12T20:00:00Z", "source": result(2).source}
+    (place / "failed.json").write_bytes(encode(failed))
+    assert nights() == {"kept": "", "gone": commit(2)}
+
+
+def test_other_devices_and_runs_of_no_commit_are_behind_nothing(nights):
+    no_commit = {"source": SourceRecord()}
+    on_a_stub, sm100 = {"device": base().device}, replace(base().device, arch="sm100")
+    assert nights((0, "new", 3, {}), (0, "unknown", 1, no_commit), (0, "stub", 1, on_a_stub)) == {
+        "new": "",
+        "unknown": "",
+        "stub": "",
+    }
+    assert nights((1, "other", 2, {"device": sm100})) == {
+        "new": "", "unknown": "", "stub": commit(2), "other": ""
+    }  # fmt: skip
 
 
 def test_devices_are_kept_apart(folder):

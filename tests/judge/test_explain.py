@@ -311,8 +311,14 @@ def test_a_key_that_was_ready_and_yet_was_fetched():
     seen = key(n="i32")
     finding = explain_miss("K", seen, [seen])
     assert (finding.kind, finding.seen) == ("DISK-HIT", seen)
+    # The key does not tell the two causes apart, so neither is told as a fact.
+    assert finding.message == (
+        "K was warmed with this key, and yet the launch did not find it in memory: it spells its "
+        "options in another way, or the kernel's caches were cleared meanwhile"
+    )
     assert finding.advice == (
-        "write the options in the declaration as the launch does, in the same order"
+        "write the options in the declaration as the launch does, in the same order; where they "
+        "are, look for who clears the kernel's device_caches"
     )
 
 
@@ -388,6 +394,7 @@ def test_a_tuning_tells_its_configurations_and_its_time():
 def test_a_ready_key_that_was_compiled_again_is_no_disk_hit(kind, expected):
     finding = explain_miss("K", key(n="i32"), [key(n="i32")], kind=kind)
     assert finding.kind == expected
+    assert "clears the kernel's device_caches" in finding.advice
     cute = explain_miss("K", other("d=1"), [other("d=1")], kind=kind)
     assert cute.kind == ("DISK-HIT" if kind == "disk_hit" else "MISS")
 

@@ -48,7 +48,7 @@ with Monitor("error") as monitor:
 assert refusal is not None
 assert [(e.kind, e.phase) for e in monitor.events] == [("refused", "capture")], monitor.events
 (finding,) = monitor.findings()
-assert finding.kind == "CAPTURE-UNSAFE" and "BLOCK" in finding.field, finding
+assert finding.kind == "CAPTURE-UNSAFE" and "BLOCK:constexpr=64" in finding.seen, finding
 out.zero_()
 graph.replay()  # the refusal left the capture whole
 torch.cuda.synchronize()

@@ -14,6 +14,7 @@ from jitwarm.contract import (
     TritonWarmupTensor,
     WarmupIntRange,
     kernel_launcher,
+    triton_kernel_dispatcher_with_warmup,
     triton_scalar_specialization_rep,
 )
 from jitwarm.declare import NoKeys, TensorSpec, WarmupChoices, declare, launch
@@ -128,6 +129,16 @@ def scale_call(n, stride=1, offset=0):
     """The arguments of a call of `ScaleKernel` on a view."""
     x = TensorSpec("float32", aligned=offset % 4 == 0, shape=(n,), strides=(stride,))
     return {"x": x, "out": TensorSpec("float32", shape=(max(n, 1),)), "n": n}
+
+
+def copies():
+    return {"x": TritonWarmupTensor("float32"), "rows": WarmupChoices(1, 16)}
+
+
+@triton_kernel_dispatcher_with_warmup(warmup_inputs=copies, kernel=copy)
+def copied(x, rows):
+    """Its names are not those of the kernel."""
+    return (1,), {"n": rows, "BLOCK": 16}
 
 
 class BandKernel(JitKernel["BandKernel.CompileKey"]):

@@ -420,6 +420,22 @@ def test_a_launch_that_fails_costs_only_itself():
     assert (one.verdict, one.needed, one.points) == ("SEARCHED", 2, 400)
 
 
+def test_the_launches_of_a_decorated_function_are_those_of_its_kernel():
+    def with_name(name):
+        def launch(rows):
+            return {name: TensorSpec("float32"), "n": rows, "BLOCK": 16}
+
+        return Envelope(k.copied, "site", {"rows": Values(1, 16)}, launch)
+
+    proof = prove(k.copied, None, with_name("x_ptr"))
+    assert (proof.findings, proof.kernels[0].needed) == ((), 2)
+    failed = prove(k.copied, None, with_name("x")).findings[0]
+    assert "2 of 2 points fail: BindingError: copy: Triton cannot bind" in failed.message
+    assert failed.message.endswith(
+        "; give the arguments and options of the native copy(x_ptr, n, BLOCK)"
+    )
+
+
 def test_a_class_that_only_whole_points_show_weakens_the_verdict(monkeypatch):
     """Whole thousands are not closed downwards, and the split values hold hardly any."""
     monkeypatch.setattr(sys.modules["jitwarm.proof.search"], "WHOLE", 0)

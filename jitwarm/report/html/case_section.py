@@ -73,6 +73,7 @@ def _doubts(history: CaseHistory) -> str:
         parts.append(
             f"{badge('bad', 'failed')} {text(what)} {trace if failed.record.trace else ''}"
         )
+    parts += [f"{badge('bad', 'failed')} {text(failure)}" for failure in result.failures]
     for one in result.warm.failed:
         what = f"{one.kernel}, rank {one.rank}: {one.error}"
         key = fold("key", f"<code>{text(one.key)}</code>") if one.key else ""
@@ -85,6 +86,12 @@ def _doubts(history: CaseHistory) -> str:
         advice = f" Do: {finding.advice}." if finding.advice else ""
         parts.append(f"{badge('doubt', finding.kind)} {text(finding.message + advice)}")
     parts += [f"{badge('doubt', 'doubt')} {text(check)}" for check in result.checks]
+    if history.not_at:
+        what = (
+            f"not measured at {history.not_at[:8]}, the newest commit that was measured on this "
+            f"device: the newest run is of {history.runs[-1].label}"
+        )
+        parts.append(f"{badge('doubt', 'doubt')} {text(what)}")
     if history.runs[-1].dirty:
         parts.append(f"{badge('doubt', 'doubt')} files differed from the commit (the sign +)")
     return f"<h4>Doubts and findings</h4>{listed(parts)}" if parts else ""

@@ -24,6 +24,12 @@ class JudgedCase:
         """Whether anything is wrong with it."""
         return any(kind == "bad" for kind, _ in states(self))
 
+    @property
+    def is_fine(self) -> bool:
+        """Whether its newest run is of the newest commit, whole, and missed no key."""
+        history, result = self.history, self.history.latest.result
+        return not (history.not_at or history.failed_last or result.is_partial or result.missed)
+
 
 @dataclass(frozen=True, slots=True)
 class JudgedTree:
@@ -39,6 +45,8 @@ def states(case: JudgedCase) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if history.failed_last:
         found.append(("bad", "newest run failed"))
+    if result.failures:
+        found.append(("bad", f"{counted(len(result.failures), 'process', 'processes')} failed"))
     if result.missed:
         found.append(("bad", f"{counted(result.missed, 'key')} missed"))
     if result.warm.failed:
@@ -53,6 +61,8 @@ def states(case: JudgedCase) -> list[tuple[str, str]]:
         found.append(("doubt", f"{counted(suspect, 'number')} off"))
     if case.expected is not None and case.expected.differences:
         found.append(("bad", "not as expected"))
+    if history.not_at:
+        found.append(("doubt", "not measured at the newest commit"))
     if not found:
         found.append(("good", "nothing missed"))
     return found

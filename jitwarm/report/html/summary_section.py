@@ -41,21 +41,26 @@ def headline(cases: Sequence[JudgedCase], orphans: Sequence[FailedCase],
     judged += [one for tree in trees for one in tree.judged]
     unexpected = sum(bool(one.expected and one.expected.differences) for one in cases)
     worse, suspect = sum(one.worse for one in judged), sum(one.suspect for one in judged)
+    partial = sum(one.history.latest.result.is_partial for one in cases)
+    fine = sum(one.is_fine for one in cases)
+    behind = sum(bool(one.history.not_at) for one in cases)
     parts = []
-    if cases:
-        parts.append(
-            badge("bad", f"{missed} of {counted(len(cases), 'case')} with missed keys")
-            if missed
-            else badge("good", f"no key missed in {counted(len(cases), 'case')}")
-        )
+    if missed:
+        parts.append(badge("bad", f"{missed} of {counted(len(cases), 'case')} with missed keys"))
+    elif fine:
+        parts.append(badge("good", f"no key missed in {counted(fine, 'case')}"))
     if failed:
         parts.append(badge("bad", f"{counted(failed, 'case')} failed"))
+    if partial:
+        parts.append(badge("bad", f"{counted(partial, 'case')} measured in part"))
     if unexpected:
         parts.append(badge("bad", f"{counted(unexpected, 'case')} not as expected"))
     if worse:
         parts.append(badge("bad", f"{counted(worse, 'number')} worse than before"))
     if suspect:
         parts.append(badge("doubt", f"{counted(suspect, 'number')} off in the newest runs"))
+    if behind:
+        parts.append(badge("doubt", f"{counted(behind, 'case')} not measured at the newest commit"))
     if not worse and any(len(one.series.points) > 1 for one in judged):
         parts.append(badge("good", "no number worse than before"))
     return f'<p class="headline">{" ".join(parts)}</p>'

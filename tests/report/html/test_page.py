@@ -193,6 +193,48 @@ def test_what_the_story_was_stands_on_the_page(html):
         assert part in text
 
 
+def headline_of(results, folder):
+    """What stands first on the page of results, one a case."""
+    for number, made in enumerate(results):
+        one = replace(made, scenario=f"scenario-{number}")
+        (folder / f"{number}.json").write_bytes(encode(one))
+    cases, _ = case_histories(read_records(sorted(folder.glob("*.json"))))
+    body = page_of(Contents(cases)).body
+    return re.findall(r'badge (\w+)">(.*?)<', body.partition("</p>")[0])
+
+
+def test_what_was_measured_in_part_is_not_among_what_missed_nothing(tmp_path):
+    whole = result(0)
+    idle = replace(whole.coverage, rank=1, launches=0)
+    failed = FailedKey("k", "key", "error")
+    partial = [
+        replace(whole, failures=("rank 1 failed: ValueError",)),
+        replace(whole, rank_coverage=(idle,)),
+        replace(whole, warm=replace(whole.warm, failed=(failed,))),
+    ]
+    assert headline_of(partial, tmp_path) == [("bad", "3 cases measured in part")]
+    assert headline_of([*partial, whole, whole], tmp_path) == [
+        ("good", "no key missed in 2 cases"),
+        ("bad", "3 cases measured in part"),
+    ]
+
+
+def test_a_case_that_is_no_longer_measured_is_not_among_what_missed_nothing(tmp_path):
+    assert headline_of([result(0), result(0), result(1)], tmp_path) == [
+        ("good", "no key missed in 1 case"),
+        ("doubt", "2 cases not measured at the newest commit"),
+    ]
+    cases, _ = case_histories(read_records(sorted(tmp_path.glob("*.json"))))
+    body = page_of(Contents(cases)).body
+    assert body.count('<span class="badge good">nothing missed</span>') == 2  # row and section
+    assert body.count('<span class="badge doubt">not measured at the newest commit</span>') == 4
+    told = (
+        f"not measured at {commit(1)[:8]}, the newest commit that was measured on this device: the "
+        f"newest run is of {commit(0)[:8]}"
+    )
+    assert body.count(told) == 2
+
+
 def test_a_missing_key_is_told_once_with_all_its_ranks(tmp_path):
     (tmp_path / "result.json").write_bytes(encode(base()))
     cases, _ = case_histories(read_records([tmp_path]))
@@ -207,9 +249,9 @@ def test_a_missing_key_is_told_once_with_all_its_ranks(tmp_path):
 
 
 def poisoned(value):
-    """Every text in a record replaced by one that would do harm."""
+    """Every text in a record with one in front of it that would do harm."""
     if isinstance(value, str):
-        return EVIL
+        return f"{EVIL}{value}"
     if isinstance(value, dict):
         return {
             key if key in KEPT or key in FIELDS else f"{EVIL}{key}": poison(key, inner)
@@ -248,7 +290,9 @@ def test_texts_from_files_do_nothing(tmp_path):
         (folder / f"{number}.json").write_bytes(encode(one))
     write_asv(tmp_path / "asv")
     evil_asv(tmp_path / "asv")
-    cases, _ = case_histories(read_records([folder / "0.json", folder / "1.json"]))
+    records = read_records([folder / "0.json", folder / "1.json"])
+    assert (len(records.results), records.problems) == (2, [])
+    cases, _ = case_histories(records)
     trees, _ = read_asv(tmp_path / "asv")
     failed = FailedCase(tmp_path / EVIL.replace("/", "_").replace("\0", "") / "failed.json",
                         FailedRecord(EVIL, EVIL))  # fmt: skip
@@ -272,7 +316,7 @@ def with_everything(result):
         findings=tuple(miss.finding for miss in result.coverage.misses),
         kernels=tuple(replace(one, no_keys_reason="none") for one in result.kernels),
         warm=replace(result.warm, failed=(FailedKey("k", "key", "error"),)),
-        coverage=replace(result.coverage, unreached_keys=("a[b; c]{d}",)),
+        coverage=replace(result.coverage, unreached=1, unreached_keys=("a[b; c]{d}",)),
     )
 
 
@@ -330,7 +374,7 @@ def test_nothing_in_charts_and_lists_of_keys_acts(tmp_path):
     made = base()
     key = "\u202eevil\x1b[a; \u2066b]"
     kernels = (replace(made.kernels[0], kernel="k\u202e\n"), *made.kernels[1:])
-    coverage = replace(made.coverage, unreached_keys=(key,))
+    coverage = replace(made.coverage, unreached=1, unreached_keys=(key,))
     (tmp_path / "result.json").write_bytes(
         encode(replace(made, kernels=kernels, coverage=coverage))
     )
