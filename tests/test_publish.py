@@ -50,6 +50,7 @@ def test_json_is_the_verdict_in_one_line(capsys):
             {"kind": "KEYS", "code": 1, "scenario": "s", "text": "+6 keys", "kernel": "K",
              "file": "s.toml"}
         ],
+        "replayed": "",
     }  # fmt: skip
 
 
