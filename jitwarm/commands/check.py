@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.commands.options import choice_options, gate_options, positive, scenario_options
 from jitwarm.commands.output import note
 from jitwarm.commands.publish import check_publishable, check_writable_file, publish
@@ -24,7 +25,6 @@ from jitwarm.gate.judge_replay import replayed_text
 from jitwarm.gate.lost import lost_scenarios
 from jitwarm.gate.project import expected_folder, in_project, project_of, shown, text_of
 from jitwarm.gate.verdict import Statement, Verdict, conclude
-from jitwarm.gate.words import many
 from jitwarm.harness import check_cases
 from jitwarm.scenario import Case, Scenario
 from jitwarm.tally import BASELINE, GATE, OK
@@ -208,7 +208,7 @@ def _updated(
     changes = [one.line for one in verdict.statements if one.kind != "SAME"]
     more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
     headline = (
-        f"updated {many(len(written), 'file')}: {changes[0] if changes else written[0]}{more}"
+        f"updated {counted(len(written), 'file')}: {changes[0] if changes else written[0]}{more}"
     )
     return msgspec.structs.replace(verdict, headline=headline)
 

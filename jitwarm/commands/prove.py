@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.commands.options import case_options
 from jitwarm.commands.output import complain, show
 from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import prove_case
-from jitwarm.report.amounts import counted
 from jitwarm.report.proof import proof_record, proof_text
 from jitwarm.scenario import Case, Scenario
 from jitwarm.tally import GATE, OK, RUN

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jitwarm import atomic
+from jitwarm.amounts import counted
 from jitwarm.commands.output import complain, note
 from jitwarm.errors import BaselineError, StoredFileError, UsageError
 from jitwarm.history.asv import AsvHistory, read_asv
 from jitwarm.history.cases import case_histories
 from jitwarm.history.expected import compare_all
 from jitwarm.history.records import read_records
-from jitwarm.report.amounts import counted
 from jitwarm.report.html.charts import check_extra
 from jitwarm.report.html.page import Contents, html_of, page_of
 from jitwarm.tally import BASELINE, OK

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.errors import WorkerError
 from jitwarm.gate.counts import CasePlan, case_plan
 from jitwarm.gate.expectation import CaseRows, plan_of
@@ -14,7 +15,6 @@ from jitwarm.gate.judge_counts import Place, judge_counts, soaked
 from jitwarm.gate.judge_replay import judge_replays
 from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
-from jitwarm.gate.words import many
 from jitwarm.jobs import Answer, RankReplay
 from jitwarm.proof.real_steps import SWITCH_ON, SWITCHED_OFF
 from jitwarm.tally import BASELINE, GATE, RUN
@@ -53,7 +53,7 @@ def check_case(
         said.append(place.say("RUN-FAILED", RUN, text))
     unstable = list(_unstable(place, plan, other))
     if expected is None:
-        has = f"{many(len(plan.kernels), 'kernel')}, {many(keys, 'key')}"
+        has = f"{counted(len(plan.kernels), 'kernel')}, {counted(keys, 'key')}"
         said.append(place.say("NEW", BASELINE, f"has no expectation: {has}"))
     else:
         told = {one.kernel for one in unstable}
@@ -64,7 +64,7 @@ def check_case(
     replays = [one for answer in answers for one in answer.replays]
     missed = list(judge_replays(place, replays, names))
     if keys and not enabled:
-        text = f"{SWITCHED_OFF}: none of {many(keys, 'planned key')} is made ready"
+        text = f"{SWITCHED_OFF}: none of {counted(keys, 'planned key')} is made ready"
         off = msgspec.structs.replace(place.say("MISS", GATE, text), advice=SWITCH_ON)
         missed.insert(0, off)
     # A case without any kernel is no expectation: it would pass whatever is lost later.

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.gate.counts import CasePlan, KernelPlan
 from jitwarm.gate.ranks import EVERY, by_ranks, ranks_text
 from jitwarm.gate.verdict import Kind, Statement
-from jitwarm.gate.words import change_text, many
+from jitwarm.gate.words import change_text
 from jitwarm.tally import BASELINE, GATE, OK
 
 COUNTED = ("registrations", "distinct_registrations", "points", "keys", "backend_keys")
@@ -90,13 +91,13 @@ def _kernel(place: Place, name: str, expected: CasePlan, planned: CasePlan) -> I
         assert was is not None  # the name is of one of the two
         lost = {rank: keys for rank, keys in was.keys.items() if keys}
         text = "is no longer registered" + (
-            f": -{many(len(was.all_keys), 'key')}" if lost else " (it needed no key)"
+            f": -{counted(len(was.all_keys), 'key')}" if lost else " (it needed no key)"
         )
         yield place.say("MISSING-ROW", GATE, text, name, _details("-", lost, expected))
         return
     if was is None:
         gained = {rank: keys for rank, keys in now.keys.items() if keys}
-        text = f"is new: +{many(len(now.all_keys), 'key')}"
+        text = f"is new: +{counted(len(now.all_keys), 'key')}"
         yield place.say("NEW", GATE, text, name, _details("+", gained, planned))
         return
     same_keys = True
@@ -104,7 +105,7 @@ def _kernel(place: Place, name: str, expected: CasePlan, planned: CasePlan) -> I
         same_keys = False
         yield statement
     if same_keys:
-        yield place.say("SAME", OK, f"{many(len(now.all_keys), 'key')}, as expected", name)
+        yield place.say("SAME", OK, f"{counted(len(now.all_keys), 'key')}, as expected", name)
 
 
 def _compared(
@@ -135,12 +136,12 @@ def _compared(
             for one in COUNTED
             if getattr(a, one) != getattr(b, one) and not (one == "keys" and changed)
         )
-    counted = list(_at_ranks({rank: text for rank, text in texts.items() if text}, planned))
-    if counted:
-        yield place.say("COUNT", GATE, "; ".join(counted), name)
+    changes = list(_at_ranks({rank: text for rank, text in texts.items() if text}, planned))
+    if changes:
+        yield place.say("COUNT", GATE, "; ".join(changes), name)
     same_ranks = expected.ranks.keys() == planned.ranks.keys()
-    if not changed and not counted and same_ranks and was.digest != now.digest:
-        keys = many(len(now.all_keys), "declared key")
+    if not changed and not changes and same_ranks and was.digest != now.digest:
+        keys = counted(len(now.all_keys), "declared key")
         text = f"other binaries for the same {keys}: arguments, options or target differ"
         yield place.say("KEYS", GATE, text, name, _details("now ", now.backend_keys, planned))
 

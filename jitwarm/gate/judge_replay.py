@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.backends.triton.unwrap import is_tuning
 from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.ranks import ranks_text
 from jitwarm.gate.verdict import Statement
-from jitwarm.gate.words import SHOWN, many
+from jitwarm.gate.words import SHOWN
 from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.record import MissRecord
@@ -32,7 +33,7 @@ def judge_replays(
     untold: dict[str, None] = {}
     for one in sorted(replays, key=lambda replay: replay.rank):
         if not one.launches:
-            what = f"rank {one.rank} launched nothing in {many(one.steps, 'step')}"
+            what = f"rank {one.rank} launched nothing in {counted(one.steps, 'step')}"
             yield place.say("RUN-FAILED", RUN, f"{what}: no miss there shows nothing")
         for miss in one.misses:
             misses.setdefault(names.get(path_of(miss.key), miss.kernel), []).append(miss)
@@ -41,8 +42,8 @@ def judge_replays(
         yield _missed(place, kernel, found)
     if untold:
         text = (
-            f"traffic needs {many(len(untold), 'key')} inside of a kernel that owns its compile: "
-            "jitwarm run judges them"
+            f"traffic needs {counted(len(untold), 'key')} inside of a kernel that owns its "
+            "compile: jitwarm run judges them"
         )
         yield place.say("MISS", OK, text, details=sorted(untold))
 
@@ -57,7 +58,7 @@ def replayed_text(cases: Mapping[str, Sequence[RankReplay]]) -> str:
     counts = {kind: sum(one.kinds.get(kind, 0) for one in replays) for kind in KINDS}
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
     where = ranks_text(one.rank for one in replays)
-    text = f"replayed {many(sum(one.steps for one in replays), 'step')} at {where}: {kinds}"
+    text = f"replayed {counted(sum(one.steps for one in replays), 'step')} at {where}: {kinds}"
     for what, of_it in (("prefill", {"prefill", "mixed"}), ("decode", {*KINDS} - {"prefill"})):
         without = [
             name
@@ -82,8 +83,8 @@ def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
     more = f" (and {len(why) - 1} more reasons)" if len(why) > 1 else ""
     advice = next((one.finding.advice for one in found if one.finding.advice), "")
     choices = sum(map(is_tuning, where))
-    parts = [many(len(where) - choices, "key")] * (len(where) > choices)
-    parts += [f"{many(choices, 'choice')} of an autotuner"] * (choices > 0)
+    parts = [counted(len(where) - choices, "key")] * (len(where) > choices)
+    parts += [f"{counted(choices, 'choice')} of an autotuner"] * (choices > 0)
     statement = place.say(
         "MISS",
         GATE,

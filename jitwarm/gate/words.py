@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from jitwarm.amounts import counted
 from jitwarm.gate.declared import declared_fields
 from jitwarm.gate.ranks import by_ranks
 
@@ -109,11 +110,6 @@ def change_text(
     return " | ".join(_some([f"{ranks}: {text}" for ranks, text in said], "sets of ranks"))
 
 
-def many(count: int, what: str) -> str:
-    """`1 key`, `2 keys`."""
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
 def _side(sign: str, changed: Collection[str], others: Collection[str]) -> str:
     if not changed:
         return ""
@@ -122,7 +118,7 @@ def _side(sign: str, changed: Collection[str], others: Collection[str]) -> str:
     for group in groups:
         text = group.text() or "other keys"
         texts.append(f"{text} ({len(group.keys)})" if len(groups) > 1 else text)
-    head = f"{sign}{many(len(changed), 'key')}"
+    head = f"{sign}{counted(len(changed), 'key')}"
     if len(groups) == 1 and not groups[0].names:
         return head
     return f"{head}: {', '.join(_some(texts, 'groups'))}"

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.jobs import Answer, Warmed
 from jitwarm.record import SCHEMA, FailedKey
-from jitwarm.report.amounts import counted
 from jitwarm.report.table import kernel_table
 from jitwarm.scenario import Case
 

@@ -6,8 +6,8 @@ import sys
 from collections import Counter
 from typing import TextIO
 
+from jitwarm.amounts import counted
 from jitwarm.plan import Plan, PlanItem
-from jitwarm.report.amounts import counted
 from jitwarm.scenario import Case
 from jitwarm.warm import Progress
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.findings import Finding
 from jitwarm.jobs import Answer, RankProof
 from jitwarm.proof.result import STRENGTH, Verdict
 from jitwarm.record import SCHEMA, DeviceRecord, FailedKey, RankPlan
-from jitwarm.report.amounts import counted
 from jitwarm.report.plan import failure_lines
 from jitwarm.report.table import kernel_table
 from jitwarm.scenario import Case, Scenario

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jitwarm.amounts import counted
 from jitwarm.record import ArmRecord, Result
-from jitwarm.report.amounts import counted
 from jitwarm.report.plan import failure_lines
 from jitwarm.report.table import kernel_table, table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitwarm.report.amounts import counted
+from jitwarm.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.history_section import charts, numbers_table
 from jitwarm.report.html.judged import JudgedTree

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jitwarm.amounts import counted
 from jitwarm.history.cases import CaseHistory
 from jitwarm.record import Result
-from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.coverage_section import coverage_section
 from jitwarm.report.html.history_section import history_section

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from jitwarm.amounts import counted
 from jitwarm.history.expected import Expected
 from jitwarm.record import KernelRecord, MissRecord, Result
-from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.markup import (
     Cell,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitwarm.amounts import counted
 from jitwarm.history.cases import CaseHistory, environment_of
 from jitwarm.history.records import Stored
-from jitwarm.report.amounts import counted
 from jitwarm.report.html.markup import row, table, text, words
 
 # More columns cannot be read; the newest are shown.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitwarm.amounts import counted
 from jitwarm.history.cases import CaseHistory
 from jitwarm.history.marks import BAD, Judged, Mark
 from jitwarm.history.points import HIGHER, NEITHER, Run
-from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.markup import (
     Cell,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jitwarm.amounts import counted
 from jitwarm.history.asv import AsvHistory
 from jitwarm.history.cases import CaseHistory
 from jitwarm.history.expected import Expected
 from jitwarm.history.marks import Judged
-from jitwarm.report.amounts import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jitwarm.amounts import counted
 from jitwarm.history.cases import CaseHistory
 from jitwarm.history.marks import BAD, Judged
 from jitwarm.history.points import Run
 from jitwarm.history.records import FailedCase
-from jitwarm.report.amounts import counted
 from jitwarm.report.html import figures
 from jitwarm.report.html.history_section import mark_badge, newest_run, not_newest
 from jitwarm.report.html.judged import JudgedCase, JudgedTree, states
