@@ -11,7 +11,7 @@ import msgspec
 
 from jitwarm.harness import Measured
 from jitwarm.jobs import Answer, Warmed
-from jitwarm.judge.coverage import LATE, counted, cover, digest, missed_by_kernel
+from jitwarm.judge.coverage import LATE, counted_keys, cover, digest, missed_by_kernel
 from jitwarm.judge.slow_steps import is_slow
 from jitwarm.plan import KernelRow
 from jitwarm.record import (
@@ -131,7 +131,7 @@ def _kernel(
     missed = missed_by_kernel(coverage).get(row.kernel, 0)
     unreached = own.intersection(coverage.unreached_keys)
     ready = set(warmed.ready)
-    keys = counted(warmed.keys, ready, _given(loaded.observed).launches)
+    keys = counted_keys(warmed.keys, ready, _given(loaded.observed).launches)
     ready &= own & {key.backend_key for key in keys}
     return KernelRecord(
         **msgspec.structs.asdict(row),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from jitwarm import atomic, caches
+from jitwarm import atomic, caches, process_group
 from jitwarm.commands.output import note, say
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
@@ -105,14 +104,13 @@ class _Server:
 
     def __exit__(self, *_: object) -> None:
         """Kill what still runs, on Ctrl-C for example, and remove its folder."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        process_group.end(self._process)
         self._process.wait()
         self._scratch.cleanup()
 
     def answer(self) -> list[FileResult] | None:
         """Wait for its reply; None if it died without."""
-        self._process.wait()
+        process_group.wait_for(self._process)
         if not self._reply.exists():
             return None
         return msgspec.json.decode(self._reply.read_bytes(), type=FaultsReply).files

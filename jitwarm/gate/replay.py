@@ -60,8 +60,8 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
     asked = ask_steps(model, batches, rank, plan)
     planned = ProofPlan(plan)
     paths = {path_of(key) for key in planned.texts}
-    missing = [key for key in asked.launched if key not in planned.ready]
-    untold = [key for key in missing if key in asked.inside and path_of(key) not in paths]
+    missing = asked.launched.keys() - planned.ready.keys()
+    untold = {key for key in missing & asked.inside if path_of(key) not in paths}
     misses = [
         MissRecord(planned.name(key), key, -1, count, 0.0, planned.explain(key), rank)
         for key, count in asked.launched.items()
@@ -77,7 +77,7 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
         launches=sum(asked.launched.values()),
         needed=len(asked.launched),
         misses=tuple(misses),
-        untold=tuple(untold),
+        untold=tuple(sorted(untold)),
         kinds=dict(Counter(batch.kind for batch in batches)),
     )
 

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from jitwarm import caches
+from jitwarm import caches, process_group
 from jitwarm.errors import RunError, SideFailed
 from jitwarm.gate import witness
 from jitwarm.gate.pairs import Sample, Side
@@ -152,6 +151,7 @@ def run_counted(
     """Run a command to its end in `folder`, its output in the files `out` and `err`.
 
     Whatever ends this early, Ctrl-C above all, kills the command and everything it has started.
+    Raises `RunError` if something of it cannot be killed: it would disturb what is measured next.
     """
     with out.open("wb") as stdout, err.open("wb") as stderr:
         start = time.perf_counter()
@@ -161,17 +161,19 @@ def run_counted(
             stderr=stderr, start_new_session=True,
         )  # fmt: skip
         try:
-            # Seen, not yet reaped: its number still names its group, and nothing else.
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            process_group.wait_for(process)
             wall_s = time.perf_counter() - start
             # What it has left running would take processor time from the next run.
-            os.killpg(process.pid, signal.SIGKILL)
-            _, status, used = os.wait4(process.pid, 0)
+            left = process_group.end(process)
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            process_group.end(process)
             process.wait()
             raise
+    _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    if left:
+        still = ", ".join(map(str, left))
+        raise RunError(f"{' '.join(command)}: killed, and it still runs (processes {still})")
     return Usage(process.returncode, used.ru_utime + used.ru_stime, wall_s)
 
 

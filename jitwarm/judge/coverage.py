@@ -39,10 +39,10 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     fetched while serving although it was (another spelling of the same options: a stall all the
     same); a key that was tuned, or traced again, while serving is missed, too. What was compiled
     during warm-up on behalf of a kernel that owns its compile is ready, and never counts as
-    unreached; see `counted` for the keys of such a kernel.
+    unreached; see `counted_keys` for the keys of such a kernel.
     """
     plan, ready = list(plan), set(ready)
-    planned = counted(plan, ready, observed.launches)
+    planned = counted_keys(plan, ready, observed.launches)
     chosen = [text for key in plan if key.backend_key in ready for text in choices_in(key.declared)]
     known = Planned(plan)
     all_ready = known.texts.keys() & ready
@@ -74,7 +74,7 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     )
 
 
-def counted(
+def counted_keys(
     plan: Iterable[PlanKey], ready: Collection[str], launches: Collection[str]
 ) -> list[PlanKey]:
     """The keys of the plan whose launches are counted.

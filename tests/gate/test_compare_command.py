@@ -16,6 +16,7 @@ import pytest
 from engine_repository import BURN, SCENARIO, commit, git, make, worktrees, write
 from jitwarm import cli
 from jitwarm.gate import calibration
+from processes import ended
 from scripted_times import STUB, sample
 
 SOURCES = str(Path(cli.__file__).parents[1])
@@ -386,16 +387,4 @@ def test_a_signal_ends_everything_and_leaves_nothing(root, scratch, tmp_path, wh
     assert (process.returncode, out) == (3, "")
     assert err.endswith("jitwarm: interrupted\n")
     assert worktrees(root) == 1
-    for _ in range(500):  # killed with its group, which takes the kernel a moment
-        if all(gone(name.name) for name in pids.iterdir()):
-            break
-        time.sleep(0.02)
-    assert all(gone(name.name) for name in pids.iterdir())
-
-
-def gone(pid):
-    """No such process, or one whose status nobody has asked for yet."""
-    try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    assert all(ended(name.name) for name in pids.iterdir())

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from engine_repository import BURN, make, write
-from jitwarm.errors import SideFailed
+from jitwarm.errors import RunError, SideFailed
 from jitwarm.gate.places import layout
 from jitwarm.gate.sampling import ProcessSampler, Request
+from processes import ended
 
 
 @pytest.fixture
@@ -136,5 +137,15 @@ def test_what_a_run_leaves_running_is_ended_before_the_next(sampler, tmp_path):
     )
     write(made.root, {"act.py": act})
     assert made.sample("base", 0).keys == {"K": ("a", "b")}
-    status = Path("/proc", (tmp_path / "pid").read_text(), "status")
-    assert not status.exists() or "\nState:\tZ" in status.read_text()
+    assert ended((tmp_path / "pid").read_text())
+
+
+def test_what_cannot_be_killed_is_an_error(sampler, monkeypatch):
+    monkeypatch.setattr("jitwarm.process_group.members", lambda group: (7, 11))
+    monkeypatch.setattr("jitwarm.process_group.LIMIT_S", 0.0)
+    made = sampler()
+    write(made.root, {"act.py": ""})
+    problem = r"jitwarm warm .*: killed, and it still runs \(processes 7, 11\)"
+    with pytest.raises(RunError, match=problem):
+        made.sample("base", 0)
+    assert left(made) == []
