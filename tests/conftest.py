@@ -9,12 +9,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
 if str(HERE) not in sys.path:  # helper modules beside the tests are imported by their names
     sys.path.insert(0, str(HERE))
+
+# An example of a busy machine takes as long as it takes.
+settings.register_profile("jitwarm", deadline=None)
+settings.load_profile("jitwarm")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.config import EngineConfig
@@ -410,7 +410,6 @@ events = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(events)
 def test_the_registry_is_a_list_of_registrations(history):
     """Against the naive model: a list, from which a later scope takes what an owner had before."""

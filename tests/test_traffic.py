@@ -64,7 +64,7 @@ mixes = st.builds(Mix, weights, weights, weights, weights).filter(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(limits, mixes, st.integers(0, 5))
 def test_no_batch_exceeds_the_limits(scheduler, mix, seed):
     for batch in first(case(scheduler, mix=mix, seed=seed), 15):

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.declare import TensorSpec
@@ -17,7 +17,6 @@ from jitwarm.keys import canonical
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 
 
-@settings(deadline=None)
 @given(shapes)
 def test_compact_strides_are_those_of_torch(shape):
     spec, tensor = TensorSpec("float32", shape=shape), torch.empty(shape)
@@ -28,7 +27,6 @@ def test_compact_strides_are_those_of_torch(shape):
         assert (spec.size(dim), spec.stride(dim)) == (tensor.size(dim), tensor.stride(dim))
 
 
-@settings(deadline=None)
 @given(shapes, st.data())
 def test_contiguous_means_what_it_means_in_torch(shape, data):
     strides = tuple(data.draw(st.integers(0, 9)) for _ in shape)

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.errors import StoredFileError
@@ -41,7 +41,6 @@ def stored(path, **changes):
     return path
 
 
-@settings(deadline=None)
 @given(RANKS)
 def test_what_is_written_reads_back(ranks):
     plan = case_plan(answer(ranks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.gate.ranks import EVERY, by_ranks, ranks_of, ranks_text
@@ -19,7 +19,6 @@ def test_texts():
     assert by_ranks({}) == {}
 
 
-@settings(deadline=None)
 @given(st.frozensets(st.integers(0, 40), min_size=1), st.frozensets(st.integers(0, 40)))
 def test_back(ranks, others):
     planned = ranks | others

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.gate.declared import declared_fields
@@ -98,7 +98,6 @@ NAMES, VALUES = (
 KEYS = st.dictionaries(NAMES, VALUES, max_size=3).map(lambda fields: key(**fields))
 
 
-@settings(deadline=None)
 @given(st.frozensets(KEYS | st.text(max_size=5), max_size=12), st.frozensets(KEYS, max_size=12))
 def test_every_key_is_in_exactly_one_group(changed, others):
     groups = grouped(changed, others)
@@ -111,7 +110,6 @@ def test_every_key_is_in_exactly_one_group(changed, others):
     assert len({group.names for group in groups}) == len(groups)
 
 
-@settings(deadline=None)
 @given(st.frozensets(KEYS, max_size=12), st.frozensets(KEYS, max_size=12))
 def test_the_numbers_in_the_line_are_those_of_the_sets(before, after):
     text = said(before, after)
@@ -125,14 +123,12 @@ def test_the_numbers_in_the_line_are_those_of_the_sets(before, after):
     assert text.count("and ") <= 2 * (SHOWN + 2)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES, VALUES, max_size=3), st.sampled_from(["", "K", "a.b._k"]))
 def test_fields_are_what_the_key_was_made_of(fields, path):
     text = f"{path}({', '.join(f'{name}={value}' for name, value in fields.items())})"
     assert declared_fields(text) == {"": path} | fields
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_can_be_taken_apart(text):
     assert all(isinstance(value, str) for value in declared_fields(text).values())

@@ -28,7 +28,7 @@ EDGES = [
     if -(2**63) <= edge + step < 2**64
 ]
 integers = st.one_of(st.sampled_from(EDGES), st.integers(-(2**63), 2**64 - 1))
-once = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+once = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def text_of(value, name="n"):

@@ -83,7 +83,6 @@ def every_key(envelope):
 
 @pytest.mark.triton
 @settings(
-    deadline=None,
     max_examples=12,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -76,7 +76,7 @@ def both(parameters, where, forms):
     return every, signatures(space, split, coders), len(np.unique(np.concatenate(split), axis=0))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(problems())
 def test_split_points_have_every_signature(problem):
     every, split, _ = both(*problem)

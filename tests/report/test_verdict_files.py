@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.gate.verdict import Statement, conclude
@@ -164,7 +164,6 @@ STATEMENTS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(STATEMENTS, max_size=13))
 def test_any_text_is_valid_xml_and_no_test_is_lost(said):
     verdict = conclude("check", "kernels", len(said), said)
@@ -178,7 +177,6 @@ def test_any_text_is_valid_xml_and_no_test_is_lost(said):
     assert sum(int(suite.get("tests")) for suite in root) == len(tests)
 
 
-@settings(deadline=None)
 @given(st.lists(STATEMENTS, max_size=13))
 def test_any_text_is_one_workflow_command_a_line(said):
     found = github_annotations(conclude("check", "kernels", 20, said))
@@ -190,7 +188,6 @@ def test_any_text_is_one_workflow_command_a_line(said):
         line.encode()
 
 
-@settings(deadline=None)
 @given(st.lists(STATEMENTS, max_size=6))
 def test_any_text_stays_in_its_line_and_cell(said):
     verdict = conclude("check", "kernels", 20, said)

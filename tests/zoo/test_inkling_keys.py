@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm import device
@@ -164,7 +164,6 @@ def test_heads_that_cannot_be_shared_out(on, tp):
         attend.get_warmup_keys(inkling(tp))
 
 
-@settings(deadline=None)  # the first example declares the keys
 @given(data=st.data())
 def test_every_batch_has_a_declared_key(data):
     declared = _declared_sm100()

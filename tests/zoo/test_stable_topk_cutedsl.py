@@ -164,7 +164,7 @@ def rows(draw, candidates):
     return np.stack([bits.view(np.float32), ids.astype(np.float32)], axis=1)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(rows(512), st.sampled_from([1, 2, 100, 255, 511, 512, 600]), st.integers(0, 99))
 def test_the_algorithm_selects_what_the_reference_does(pairs, topk, seed):
     row, passes = select(pairs, topk, np.random.default_rng(seed))
@@ -307,9 +307,7 @@ def test_the_kernel_selects_what_the_reference_does(compiled, topk, candidates, 
 
 
 @pytest.mark.cutedsl
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows(1024))
 @example(pairs_of(1.0, 7, 1024))
 def test_the_kernel_takes_any_row(compiled, pairs):
