@@ -6,6 +6,8 @@ inside another one cannot be sent to them. The parent must have no second thread
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _POLL_S = 0.002
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ def run_each(
     """Call each function in a forked child, at most `at_once` at a time, and return their answers
     in order.
 
-    A child that has not ended after `limit_s` seconds is killed. Children of this process that are
-    not ours are left alone.
+    A child that has not ended after `limit_s` seconds is killed, and with it whatever it runs by
+    this function. Children of this process that are not ours are left alone.
     """
     ended: dict[int, Ended] = {}
     with tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True) as folder:
@@ -53,9 +56,21 @@ def run_each(
                 time.sleep(_POLL_S)
         finally:
             for child, _ in running.values():
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+                # An interrupt can come when it was waited for, and is still among those that run.
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
     return [ended[number] for number in range(len(functions))]
+
+
+def ends_with(parent: int) -> bool:
+    """Have this process killed when `parent`, which forked it, ends (on Linux); False if it has.
+
+    The thread that forked it is meant: it must not end before this process.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
 
 
 def _collect(
@@ -93,13 +108,15 @@ def _ended(answer: Path, status: int, limit_s: float) -> Ended:
 def _start(function: Callable[[], bytes], answer: Path) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # or the child writes the parent's text once more
+    parent = os.getpid()
     child = os.fork()
     if child:
         return child
     try:
-        made = answer.with_suffix(".new")
-        made.write_bytes(function())
-        made.rename(answer)
+        if ends_with(parent):
+            made = answer.with_suffix(".new")
+            made.write_bytes(function())
+            made.rename(answer)
     except BaseException as error:  # nothing may leave this child but its answer
         line = " ".join(f"{type(error).__name__}: {error}".split())
         text = "".join(traceback.format_exception(error))

@@ -9,7 +9,6 @@ for good: a child that uses no processor time is ended, like one that runs for e
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import selectors
 import signal
@@ -25,7 +24,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from jitwarm import atomic
+from jitwarm import atomic, forks
 from jitwarm.backends import ProcessBackend, sinks
 from jitwarm.backends.cutedsl import library
 from jitwarm.backends.miss import Miss
@@ -35,7 +34,6 @@ STALLED_S = 30.0
 LONGEST_S = 900.0
 # A compiler that ends like this would take the process that called it with it.
 CRASHES = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
-_PR_SET_PDEATHSIG = 1
 _ENDED, _UNKNOWN = -2, -1
 _AT_ITS_END = "has ended"
 
@@ -184,9 +182,7 @@ def _child(
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with contextlib.suppress(OSError, AttributeError):  # Linux: end with the parent
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == parent:
+        if forks.ends_with(parent):
             recorder = _Recorder()
             sinks.only(recorder)
             answer = Reply(told=recorder.told)
