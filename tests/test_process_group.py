@@ -97,3 +97,70 @@ def test_other_groups_are_left_alone(tree):
     assert process_group.end(one) == ()
     assert process_group.members(other.pid) == before
     assert len(before) == 3
+
+
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
+def interrupts(request):
+    """A signal that interrupts this process, as Ctrl-C does, and what does that."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(request.param, interrupt)
+    yield request.param, interrupt
+    signal.signal(request.param, before)
+
+
+def test_an_interrupt_while_a_process_starts_ends_it(interrupts, monkeypatch):
+    number, handler = interrupts
+    started, popen = [], subprocess.Popen
+
+    def interrupted(*command, **options):
+        started.append(popen(*command, **options))
+        signal.raise_signal(number)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    entered = False
+    with pytest.raises(KeyboardInterrupt), process_group.running(SLEEPS):
+        entered = True
+    assert not entered
+    assert started[0].returncode == -signal.SIGKILL
+    assert signal.getsignal(number) is handler
+
+
+def test_what_does_not_start_leaves_the_handlers_as_they_were(interrupts):
+    number, handler = interrupts
+    with pytest.raises(FileNotFoundError), process_group.running(["/no/such/command"]):
+        pass
+    assert signal.getsignal(number) is handler
+
+
+def waited_for(leader):
+    """Its number names nothing any more."""
+    process_group.end(leader)
+    leader.wait()
+
+
+@pytest.mark.parametrize("before", [lambda leader: None, waited_for])
+def test_what_ends_the_block_early_ends_the_group(before):
+    with pytest.raises(ZeroDivisionError), process_group.running(SLEEPS) as leader:
+        1 / (before(leader) or 0)
+    assert leader.returncode == -signal.SIGKILL
+
+
+def test_an_ignored_signal_stays_ignored():
+    code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with (
+            process_group.running([sys.executable, "-c", code], stdout=subprocess.PIPE) as leader,
+            leader.stdout,
+        ):
+            assert leader.stdout.read() == b"True\n"
+            leader.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)

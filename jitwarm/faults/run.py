@@ -8,9 +8,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -68,8 +68,8 @@ def examined(
     jobs = jobs or min(os.cpu_count() or 1, 8)
     job = FaultsJob([*map(str, paths)], jobs, limit_s)
     with contextlib.ExitStack() as ends:
-        first = ends.enter_context(_Server(job, "0"))
-        second = ends.enter_context(_Server(msgspec.structs.replace(job, only_keys=True), "1"))
+        first = ends.enter_context(_server(job, "0"))
+        second = ends.enter_context(_server(msgspec.structs.replace(job, only_keys=True), "1"))
         files = first.answer()
         others = {file.path: file for file in second.answer() or ()}
     if files is None:
@@ -77,43 +77,42 @@ def examined(
     return [_with_other_seed(file, others.get(file.path)) for file in files]
 
 
+@dataclass(frozen=True, slots=True)
 class _Server:
-    """A fresh interpreter that runs a job, and everything that it forks: a session of their own,
-    which ends with the block.
-    """
+    """A fresh interpreter that runs a job."""
 
-    def __init__(self, job: FaultsJob, seed: str) -> None:
-        """`seed` is that of Python's hashes."""
-        # What cannot be removed must not cost a result.
-        self._scratch = tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True)
-        folder = Path(self._scratch.name)
-        asked, self._reply = folder / "job.json", folder / "reply.json"
-        atomic.write_bytes(asked, msgspec.json.encode(job))
-        own = {"PYTHONHASHSEED": seed, "TMPDIR": str(folder)}
-        self._process = subprocess.Popen(
-            [*SERVER, str(asked), str(self._reply)],
-            env=os.environ | caches.isolated(folder / "caches") | _SERVER_ENV | own,
-            stdin=subprocess.DEVNULL,
-            stdout=STDERR,
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> Self:
-        """It runs already."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Kill what still runs, on Ctrl-C for example, and remove its folder."""
-        process_group.end(self._process)
-        self._process.wait()
-        self._scratch.cleanup()
+    process: subprocess.Popen[bytes]
+    reply: Path
 
     def answer(self) -> list[FileResult] | None:
         """Wait for its reply; None if it died without."""
-        process_group.wait_for(self._process)
-        if not self._reply.exists():
+        process_group.wait_for(self.process)
+        if not self.reply.exists():
             return None
-        return msgspec.json.decode(self._reply.read_bytes(), type=FaultsReply).files
+        return msgspec.json.decode(self.reply.read_bytes(), type=FaultsReply).files
+
+
+@contextlib.contextmanager
+def _server(job: FaultsJob, seed: str) -> Iterator[_Server]:
+    """A server, and everything that it forks: they end with the block, and so does their folder.
+
+    `seed` is that of Python's hashes.
+    """
+    # What cannot be removed must not cost a result.
+    with tempfile.TemporaryDirectory(prefix="jitwarm-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        asked, reply = folder / "job.json", folder / "reply.json"
+        atomic.write_bytes(asked, msgspec.json.encode(job))
+        own = {"PYTHONHASHSEED": seed, "TMPDIR": scratch}
+        with process_group.running(
+            [*SERVER, str(asked), str(reply)],
+            env=os.environ | caches.isolated(folder / "caches") | _SERVER_ENV | own,
+            stdin=subprocess.DEVNULL,
+            stdout=STDERR,
+        ) as process:
+            yield _Server(process, reply)
+            process_group.end(process)
+            process.wait()
 
 
 def _with_other_seed(file: FileResult, other: FileResult | None) -> FileResult:

@@ -156,19 +156,14 @@ def run_counted(
     with out.open("wb") as stdout, err.open("wb") as stderr:
         start = time.perf_counter()
         # A group of its own: it can be killed whole, and Ctrl-C is for us to deal with.
-        process = subprocess.Popen(
+        with process_group.running(
             command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=stdout,
-            stderr=stderr, start_new_session=True,
-        )  # fmt: skip
-        try:
+            stderr=stderr,
+        ) as process:  # fmt: skip
             process_group.wait_for(process)
             wall_s = time.perf_counter() - start
             # What it has left running would take processor time from the next run.
             left = process_group.end(process)
-        except BaseException:
-            process_group.end(process)
-            process.wait()
-            raise
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if left:
