@@ -196,8 +196,8 @@ SHORT = Fault("ends", launches=lambda: None)
 
 def test_a_fault_that_never_ends_is_ended(tmp_path):
     (tmp_path / "hangs.py").write_text(HANGS)
-    (file,) = examined([tmp_path / "hangs.py"], limit_s=2)
-    assert [one.problem for one in file.faults] == ["it did not end within 2 s", ""]
+    (file,) = examined([tmp_path / "hangs.py"], limit_s=5)
+    assert [one.problem for one in file.faults] == ["it did not end within 5 s", ""]
 
 
 def test_the_command_prints_one_table_and_its_exit_code(tmp_path, capsys):
