@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jitwarm import harness
+from jitwarm import harness, process_group
 from jitwarm.errors import ArmFailed, NotWrittenError
 from jitwarm.harness import Settings, measure
 from jitwarm.scenario import Case, Parallel
@@ -226,15 +226,17 @@ def interrupted(tmp_path, worker, command, number, pids):
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     try:
         wait_for(pids)
         assert list((tmp_path / "scratch").glob("jitwarm-*"))
         process.send_signal(number)
         _, errors = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        process.wait()
+    except BaseException:
+        process_group.end(process)  # and the measuring processes, which would sleep on
+        process.communicate()
+        raise
     for pid in pids:
         assert_ended(pid)
     assert not list((tmp_path / "scratch").glob("jitwarm-*"))

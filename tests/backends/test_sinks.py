@@ -188,18 +188,18 @@ def test_an_import_waits_for_nobody_who_may_wait_for_it(log, lazy, attached, mon
     class Slow(Hooks):
         def install(self):
             inside.set()
-            assert imported.wait(20)
+            assert imported.wait(60)
             super().install()
 
     monkeypatch.setattr(sinks, "_all_hooks", lambda: [lazy, Slow(log, "slow")])
     thread = threading.Thread(target=sinks.refresh)
     thread.start()
-    assert inside.wait(20)
+    assert inside.wait(60)
     del log[:]
     importlib.import_module("jw_lazy")
     assert log == []  # he was past it
     imported.set()
-    thread.join(20)
+    thread.join(60)
     assert log == ["+slow", "+lazy", "+slow"] and not sinks._stale
 
 

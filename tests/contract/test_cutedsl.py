@@ -166,7 +166,7 @@ def test_launches_are_counted_from_begin_serving_on(own):
 
 
 def test_two_threads_that_miss_one_key_compile_it_once(own):
-    barrier = threading.Barrier(2)
+    barrier = threading.Barrier(2, timeout=60)
 
     def launch():
         barrier.wait()

@@ -42,6 +42,6 @@ def test_another_key_is_not_held_up_and_no_lock_is_left():
     with cache.once(Key(1)), cache.once(Key(1)):  # re-entrant
         thread = threading.Thread(target=other)
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(60)
         thread.join()
     assert cache._locks == {}

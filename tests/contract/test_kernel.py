@@ -156,7 +156,7 @@ def test_two_threads_that_miss_one_key_compile_it_once():
     class Slow(BucketKernel):
         def compile(self, key):
             started.set()
-            assert release.wait(10)
+            assert release.wait(60)
             super().compile(key)
 
     kernel = Slow()
@@ -166,10 +166,11 @@ def test_two_threads_that_miss_one_key_compile_it_once():
         for _ in range(2)
     ]
     threads[0].start()
-    assert started.wait(10)
+    assert started.wait(60)
     threads[1].start()
     locks = kernel._compiled_cache._locks
-    while [users for _, users in locks.values()] != [2]:  # until the second waits for the first
+    # Until the second waits for the first, or both have given up.
+    while [users for _, users in locks.values()] != [2] and any(one.is_alive() for one in threads):
         time.sleep(0.001)
     release.set()
     for thread in threads:

@@ -110,13 +110,13 @@ def test_a_launch_from_another_thread_during_warm_up_really_launches():
     class Watched(scale_class(mock)):
         def warmup_inputs(self, key):
             inside.set()
-            assert launched.wait(10)
+            assert launched.wait(60)
             return super().warmup_inputs(key)
 
     scale = Watched()
     warming = threading.Thread(target=scale.compile, args=(scale.CompileKey(4),))
     warming.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     assert scale(SPEC, 2) == "out"
     assert len(mock.launches) == 1
     launched.set()

@@ -379,11 +379,17 @@ def test_a_signal_ends_everything_and_leaves_nothing(root, scratch, tmp_path, wh
         cwd=root, env=os.environ | {"PYTHONPATH": SOURCES, "PYTHONSAFEPATH": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while len(list(pids.iterdir())) < 2 and process.poll() is None:
-        time.sleep(0.02)
-    assert worktrees(root) == 2
-    process.send_signal(which)
-    out, err = process.communicate()
+    try:
+        limit = time.monotonic() + 120
+        while len(list(pids.iterdir())) < 2 and process.poll() is None:
+            assert time.monotonic() < limit, "nothing was started"
+            time.sleep(0.02)
+        assert worktrees(root) == 2
+        process.send_signal(which)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
     assert (process.returncode, out) == (3, "")
     assert err.endswith("jitwarm: interrupted\n")
     assert worktrees(root) == 1

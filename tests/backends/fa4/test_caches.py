@@ -180,14 +180,14 @@ def test_a_launch_under_way_in_another_thread_has_not_failed(watched):
     def run():
         assert KEY not in watched
         asked.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         watched[KEY] = "kernel"
 
     with Monitor("record") as outer:
         with Monitor("record") as inner:
             thread = threading.Thread(target=run)
             thread.start()
-            assert asked.wait(10)
+            assert asked.wait(60)
         assert not kinds(inner)
         go_on.set()
         thread.join()

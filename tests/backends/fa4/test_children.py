@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import threading
 from pathlib import Path
@@ -81,15 +82,23 @@ def test_a_child_that_fails_takes_no_helper_from_others(compiler, tmp_path):
     assert not _missing(second)
 
 
-def test_whoever_wants_a_kernel_waits_for_who_compiles_it(compiler, tmp_path):
+def test_whoever_wants_a_kernel_waits_for_who_compiles_it(compiler, tmp_path, monkeypatch):
     work = children.work_of([varlen()])[varlen().canonical()]
+    flock, asked = fcntl.flock, threading.Event()
+
+    def noted(*what):
+        asked.set()
+        flock(*what)
+
     with children._alone(tmp_path / f"{keys.key_id(PLAIN_TEXT)}.o.lock"):
-        other = threading.Thread(target=children.compile_work, args=(work, tmp_path))
+        monkeypatch.setattr(fcntl, "flock", noted)
+        other = threading.Thread(target=children.compile_work, args=(work, tmp_path), daemon=True)
         other.start()
+        assert asked.wait(60)
         other.join(0.2)
         assert other.is_alive()
         (tmp_path / f"{keys.key_id(PLAIN_TEXT)}.o").touch()
-    other.join(10)
+    other.join(60)
     assert not other.is_alive()
     assert compiler.compiled == 0
 

@@ -92,12 +92,14 @@ def test_binding_and_launching_do_not_disturb_each_other(stub):
         thread = threading.Thread(target=bind_all)
         thread.start()
         x = torch.zeros(16)
-        for _ in range(100):
-            for n in expected:
-                scale[(1,)](x, x, n, BLOCK=16)
-                launches += 1
-        stop.set()
-        thread.join()
+        try:
+            for _ in range(100):
+                for n in expected:
+                    scale[(1,)](x, x, n, BLOCK=16)
+                    launches += 1
+        finally:
+            stop.set()
+            thread.join()
         counted = monitor.launches()
     assert failures == []
     assert counted == dict.fromkeys(sorted(expected.values()), launches // 3)

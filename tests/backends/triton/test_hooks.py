@@ -269,7 +269,7 @@ def test_constants_that_are_no_json_launch(monitor):
 
 def test_misses_of_several_threads_are_told_apart(monitor):
     scale.device_caches[0]
-    barrier = threading.Barrier(2)
+    barrier = threading.Barrier(2, timeout=60)
 
     def compile_one(block):
         barrier.wait()
