@@ -272,10 +272,13 @@ def _attempt(
     job: Job, cache: Path, scratch: Path, running: _Running, done: Callable[[Job], None]
 ) -> Answer | WorkerError:
     try:
-        with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as folder:
             job_path, reply_path = Path(folder) / "job.json", Path(folder) / "reply.json"
             atomic.write_bytes(job_path, msgspec.json.encode(job))
-            environment = os.environ | caches.isolated(cache)
+            # A killed process leaves its own scratch folders here, where they are removed.
+            own = Path(folder) / "tmp"
+            own.mkdir()
+            environment = os.environ | caches.isolated(cache) | {"TMPDIR": str(own)}
             if job.hash_seed is not None:
                 environment["PYTHONHASHSEED"] = str(job.hash_seed)
             status = running.run([*WORKER, str(job_path), str(reply_path)], environment)

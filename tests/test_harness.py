@@ -24,9 +24,10 @@ from jitwarm.scenario import Case, Parallel
 ROOT = Path(__file__).parents[1]
 EIGHT = Case(schema=1, name="s", model="m:x", parallel=Parallel(tp=8, dcp=8))
 # Called with JOB and REPLY. FAIL names jobs as arm-rank, `+` before it: only once another of this
-# kind has answered. SLEEP names jobs that write their process id to PIDS and never end.
+# kind has answered. SLEEP names jobs that write their process id to PIDS and never end; they have a
+# scratch folder of their own by then.
 STAND_IN = """
-import json, os, sys, time
+import json, os, sys, tempfile, time
 from pathlib import Path
 
 job = json.loads(Path(sys.argv[1]).read_text())
@@ -35,6 +36,7 @@ log = Path(os.environ["LOG"])
 with log.open("a") as file:
     file.write(name + "\\n")
 if name in os.environ.get("SLEEP", "").split():
+    tempfile.mkdtemp(prefix="jitwarm-")
     (Path(os.environ["PIDS"]) / f"{name}.part").write_text(str(os.getpid()))
     (Path(os.environ["PIDS"]) / f"{name}.part").rename(Path(os.environ["PIDS"]) / name)
     time.sleep(3600)
@@ -239,7 +241,7 @@ def interrupted(tmp_path, worker, command, number, pids):
         raise
     for pid in pids:
         assert_ended(pid)
-    assert not list((tmp_path / "scratch").glob("jitwarm-*"))
+    assert list((tmp_path / "scratch").iterdir()) == []
     return process.returncode, errors.splitlines()[-1]
 
 
