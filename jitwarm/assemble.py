@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from jitwarm.harness import Measured
-from jitwarm.jobs import Answer, Warmed
+from jitwarm.jobs import DEPTH, Answer, Warmed
 from jitwarm.judge.coverage import LATE, counted_keys, cover, digest, missed_by_kernel
 from jitwarm.judge.slow_steps import is_slow
 from jitwarm.plan import KernelRow
@@ -21,6 +21,7 @@ from jitwarm.record import (
     FailedKey,
     FunnelRecord,
     KernelRecord,
+    MissRecord,
     RankPlan,
     Result,
     SourceRecord,
@@ -50,7 +51,7 @@ def assemble(
     """The result of a case, measured at `source`. Needs at least one answer of arm `loaded`."""
     loaded = measured.arms["loaded"][0]
     warmed = _given(loaded.warmed)
-    coverage = _coverage(loaded)
+    coverage = _coverage(loaded, _missed_elsewhere(measured))
     arms = {arm: _arm(answers) for arm, answers in measured.arms.items() if answers}
     events = _given(loaded.observed).events
     kinds = Counter(event.kind for event in events if event.phase == "warm")
@@ -98,6 +99,22 @@ def assemble(
     )
 
 
+def _others(measured: Measured) -> Iterable[tuple[str, Answer]]:
+    """The processes of the timed rank that warm up, but for the one whose coverage is reported: the
+    later ones of arm `loaded`, and all of the other arms that do. None of them may compile late.
+    """
+    for arm in DEPTH:
+        for answer in measured.arms.get(arm, ()):
+            if answer is not measured.arms["loaded"][0]:
+                yield f"process {answer.process} of arm {arm}", answer
+
+
+def _missed_elsewhere(measured: Measured) -> Iterable[MissRecord]:
+    for process, answer in _others(measured):
+        for miss in _coverage(answer).misses:
+            yield msgspec.structs.replace(miss, process=process)
+
+
 def _failed(measured: Measured) -> tuple[FailedKey, ...]:
     """What could not be warmed or planned at any rank; the same failure of a rank once."""
     answers = [measured.arms["loaded"][0], *measured.ranks]
@@ -108,12 +125,19 @@ def _failed(measured: Measured) -> tuple[FailedKey, ...]:
         rank = answer.observed.rank if answer.observed is not None else None
         for one in _given(answer.warmed).failed:
             found[one if rank is None else msgspec.structs.replace(one, rank=rank)] = None
+    for process, answer in _others(measured):
+        told = {(one.kernel, one.key, one.rank) for one in found}  # in whatever words
+        rank = _given(answer.observed).rank
+        for one in _given(answer.warmed).failed:
+            if (one.kernel, one.key, rank) not in told:
+                error = f"{one.error} (in {process})"
+                found[msgspec.structs.replace(one, error=error, rank=rank)] = None
     return tuple(found)
 
 
-def _coverage(answer: Answer) -> CoverageRecord:
+def _coverage(answer: Answer, elsewhere: Iterable[MissRecord] = ()) -> CoverageRecord:
     warmed = _given(answer.warmed)
-    return cover(warmed.keys, warmed.ready, _given(answer.observed))
+    return cover(warmed.keys, warmed.ready, _given(answer.observed), elsewhere)
 
 
 def _own_plan(warmed: Warmed, rank: int) -> RankPlan:
@@ -177,7 +201,10 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
     raw["first_step_load_ms"] = [
         _event_ms(a, ("load",), _given(a.times).first_prefill_step) for a in answers
     ]
-    kinds = Counter(e.kind for e in _given(answers[0].observed).events if e.phase != "warm")
+    kinds: Counter[str] = Counter()
+    for answer in answers:
+        events = _given(answer.observed).events
+        kinds |= Counter(event.kind for event in events if event.phase != "warm")  # the larger one
     return ArmRecord(
         samples=len(answers),
         ready_s=statistics.median(raw["ready_s"]),

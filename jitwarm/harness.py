@@ -22,10 +22,10 @@ import msgspec
 
 from jitwarm import atomic, caches
 from jitwarm.errors import ArmFailed, NotWrittenError, UsageError, WorkerError
-from jitwarm.jobs import Answer, Job, Reply, read_reply
+from jitwarm.jobs import DEPTH, Answer, Job, Reply, read_reply
 from jitwarm.scenario import Case
 
-# Steps of the arms whose coverage is not asked for: enough for the headline's repeats.
+# Steps of every process but the first of arm `loaded`: enough for the headline's repeats.
 SHORT = 50
 SIDE_BY_SIDE = 2
 # In this order: `disk` needs the caches that `loaded` fills. `compiled` differs on a GPU only.
@@ -98,7 +98,8 @@ def measure(case: Case, settings: Settings, note: Callable[[str], None]) -> Meas
                 # has filled.
                 cache = root / f"{sample}-{'loaded' if arm == 'disk' else arm}"
                 try:
-                    answers[arm].append(run_process(job, cache, root))
+                    answer = run_process(job, cache, root)
+                    answers[arm].append(msgspec.structs.replace(answer, process=sample + 1))
                 except WorkerError as error:
                     usage = error.exit_code == UsageError.exit_code
                     if not answers["loaded"] and (arm == "loaded" or usage):
@@ -312,8 +313,8 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 def _job(
     case: Case, arm: str, ranks: tuple[int, ...], steps: int, settings: Settings, *, progress: bool
 ) -> Job:
-    # The short arms exist to compile late: refusing them there would measure nothing.
-    monitor = settings.monitor if arm == "loaded" else "record"
+    # Arm `cold` exists to compile late: refusing it there would measure nothing.
+    monitor = settings.monitor if arm in DEPTH else "record"
     return Job(case, arm, ranks, steps, settings.device, settings.threads, monitor, progress)
 
 

@@ -114,7 +114,7 @@ class RankReplay(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a measuring process found."""
+    """What a measuring process found; `process` is its number among those of its arm."""
 
     arm: str
     device: DeviceRecord
@@ -132,6 +132,7 @@ class Answer(msgspec.Struct, frozen=True):
     proofs: tuple[RankProof, ...] = ()
     ranks: tuple[Warmed, ...] = ()
     replays: tuple[RankReplay, ...] = ()
+    process: int = 1
 
 
 class Failure(msgspec.Struct, frozen=True):

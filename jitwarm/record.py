@@ -104,7 +104,11 @@ class WarmRecord(msgspec.Struct, frozen=True):
 
 
 class MissRecord(msgspec.Struct, frozen=True):
-    """One backend key that traffic needed and warm-up did not make ready."""
+    """One backend key that traffic needed and warm-up did not make ready.
+
+    `process` is empty for the process that coverage is of, else says which other one missed it
+    ("process 2 of arm loaded").
+    """
 
     kernel: str
     key: str
@@ -113,6 +117,7 @@ class MissRecord(msgspec.Struct, frozen=True):
     ms: float
     finding: Finding
     rank: int = 0
+    process: str = ""
 
 
 class CoverageRecord(msgspec.Struct, frozen=True):
@@ -120,6 +125,8 @@ class CoverageRecord(msgspec.Struct, frozen=True):
     `unreached` (warmed, never asked for).
 
     `unreached_declared` counts declared keys none of whose launches came. `rank` is whose it is.
+    At the timed rank it is of the first process of arm `loaded`, and of what the other processes
+    that warm up missed.
     """
 
     rank: int
@@ -141,7 +148,8 @@ class ArmRecord(msgspec.Struct, frozen=True):
     `ready_s`: planning and warming. `first_*`: the first step of that kind; `later_*`: median of
     its repeats. `excess_ms` is first prefill minus its later median, `excess_decode_ms` the same
     for decode. A figure is None where the traffic has no such step, or no repeat of it. `spread` is
-    (largest - smallest) / median of the first step, None with one sample. `load_ms` sums the loads
+    (largest - smallest) / median of the first step, None with one sample. `compiles`, `disk_hits`
+    and `loads` while serving are those of the process with most. `load_ms` sums the loads
     while serving; `first_step_event_ms` all events of the first prefill step, `first_step_load_ms`
     the loads among them. `is_first_token` only where the model emits a token.
     """

@@ -1,13 +1,23 @@
-"""The doubts that a result states about itself."""
+"""One result of the answers of many processes, and the doubts that it states about itself."""
 
 from __future__ import annotations
 
-from jitwarm.assemble import _checks
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jitwarm.assemble import _checks, assemble
+from jitwarm.commands.run import _verdict
 from jitwarm.harness import Measured
-from jitwarm.jobs import Answer, StepTimes
+from jitwarm.history.consistent import check_consistent
+from jitwarm.jobs import Answer, KeyOutcome, StepTimes, Warmed
 from jitwarm.judge.coverage import Observed
 from jitwarm.observe.events import Event
-from jitwarm.record import DeviceRecord
+from jitwarm.plan import Funnel, KernelRow, PlanKey
+from jitwarm.record import DeviceRecord, FailedKey
+from jitwarm.scenario import Case, Scenario
+from jitwarm.tally import GATE, OK, RUN
 
 # A quick first prefill (step 0) and decode (step 1), as quick as later ones.
 QUICK = StepTimes(1.0, 1.0, (1.0,) * 8, (1.0,) * 8, 0, 1.0)
@@ -93,3 +103,96 @@ def test_what_is_no_stall_is_passed_over():
     assert stalls(answer(times=stalled(None, None, -1))) == []
     quick = answer()
     assert stalls(quick, answer(times=stalled(prefill=75.0)), quick) == []  # one in three
+
+
+KEY, LATE = "m.k[n:i32/D]{cuda:90}", "m.k[n:i32/]{cuda:90}"
+WARMED = Warmed(
+    layers=1,
+    funnel=Funnel(1, 1, 1.0, 1, 1, 1),
+    rows=(KernelRow("K", "triton", 1, 1, 1, 1, 1),),
+    keys=(PlanKey("K", "triton", "K(16)", KEY),),
+    enumeration_s=0.0,
+    seconds=0.1,
+    cpu_seconds=0.1,
+    threads=1,
+    depth="loaded",
+    outcomes=(KeyOutcome(KEY, "K", "warmed", 0.1),),
+    failed=(),
+    findings=(),
+)
+
+
+def process(arm, number=1, *events, failed=()):
+    """A process that launches what it has warmed, and what its events say."""
+    launches = dict.fromkeys([KEY, *(one.key for one in events)], 3)
+    observed = Observed(0, 50, launches, list(events))
+    warmed = None if arm == "cold" else msgspec.structs.replace(WARMED, failed=tuple(failed))
+    return msgspec.structs.replace(
+        answer(), arm=arm, process=number, warmed=warmed, observed=observed
+    )
+
+
+def result_of(**arms):
+    case = Case(schema=1, name="s", model="m:x")
+    scenario = Scenario(path="s.toml", name="s", sha256="", cases=(case,), quick=())
+    measured = Measured(dict(arms), [], None, [])
+    result = assemble(scenario, case, measured, "2026-11-30T08:00:00+00:00")
+    check_consistent(Path("result.json"), result)
+    return result
+
+
+@pytest.mark.parametrize("kind", ["compile", "disk_hit", "refused", "tune", "trace"])
+@pytest.mark.parametrize(
+    ("arm", "number"), [("loaded", 2), ("disk", 1), ("disk", 2), ("compiled", 1)]
+)
+def test_a_late_compile_in_any_process_that_warmed_up_is_a_miss(arm, number, kind):
+    late = msgspec.structs.replace(event(kind, "serve", "m.k", 40.0, step=7), key=LATE)
+    own = {"loaded": [process("loaded")], "cold": [process("cold", 1, late)]}
+    own.setdefault(arm, [process(arm)] if number == 2 else []).append(process(arm, number, late))
+    result = result_of(**own)
+    assert _verdict(result) == GATE
+    coverage = result.coverage
+    assert (coverage.needed, coverage.hit, coverage.missed, result.missed) == (2, 1, 1, 1)
+    (miss,) = coverage.misses
+    where = f"process {number} of arm {arm}"
+    assert (miss.key, miss.process, miss.first_step, miss.count) == (LATE, where, 7, 3)
+    (kernel,) = result.kernels
+    assert (kernel.needed, kernel.missed, kernel.unreached) == (2, 1, 0)
+    compiled = int(kind == "compile")  # of the process with most, wherever it stands
+    assert (result.arms[arm].compiles, result.arms[arm].disk_hits) == (compiled, kind == "disk_hit")
+
+
+def test_what_may_happen_while_serving_is_no_miss():
+    late = msgspec.structs.replace(event("compile", "serve", "m.k"), key=LATE)
+    load = msgspec.structs.replace(event("load", "serve", "m.k"), key=KEY)
+    warm = msgspec.structs.replace(event("compile", "warm", "m.k"), key=KEY)
+    result = result_of(
+        cold=[process("cold", 1, late)],
+        loaded=[process("loaded", 1, warm), process("loaded", 2, warm)],
+        disk=[process("disk", 1, warm)],
+        compiled=[process("compiled", 1, load)],
+    )
+    assert (_verdict(result), result.coverage.needed, result.missed) == (OK, 1, 0)
+    assert result.arms["cold"].compiles == 1
+
+
+def test_a_key_that_the_first_process_missed_is_missed_once():
+    late = msgspec.structs.replace(event("compile", "serve", "m.k", step=3), key=LATE)
+    read = msgspec.structs.replace(event("disk_hit", "serve", "m.k", step=3), key=LATE)
+    result = result_of(
+        loaded=[process("loaded", 1, late), process("loaded", 2, late)],
+        disk=[process("disk", 1, read), process("disk", 2, read)],
+    )
+    assert (result.missed, [miss.process for miss in result.coverage.misses]) == (1, [""])
+
+
+def test_a_key_that_failed_to_warm_in_any_process_is_told_once():
+    first = FailedKey("K", KEY, "OutOfMemory: at 0x1")
+    again = FailedKey("K", KEY, "OutOfMemory: at 0x2")
+    other = FailedKey("K", "", "ValueError: no")
+    result = result_of(
+        loaded=[process("loaded", 1, failed=[first]), process("loaded", 2, failed=[again])],
+        disk=[process("disk", 1, failed=[again, other])],
+    )
+    told = FailedKey("K", "", "ValueError: no (in process 1 of arm disk)")
+    assert (result.warm.failed, _verdict(result)) == ((first, told), RUN)

@@ -32,6 +32,9 @@ from pathlib import Path
 
 job = json.loads(Path(sys.argv[1]).read_text())
 name = f"{job['arm']}-{job['ranks'][0]}"
+if "MONITORS" in os.environ:
+    with open(os.environ["MONITORS"], "a") as file:
+        file.write(f"{job['arm']} {job['monitor']}\\n")
 log = Path(os.environ["LOG"])
 with log.open("a") as file:
     file.write(name + "\\n")
@@ -97,6 +100,21 @@ def test_the_arms_that_were_asked_for_and_loaded(stand_in, tmp_path, device, arm
     measured = measure(one, Settings(device=device, arms=arms), silent)
     assert list(measured.arms) == run
     assert (tmp_path / "log").read_text().split() == [f"{arm}-0" for arm in run]
+
+
+def test_every_arm_that_warms_up_has_the_mode_of_the_monitor(stand_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("MONITORS", str(tmp_path / "monitors"))
+    one = msgspec.structs.replace(EIGHT, parallel=Parallel())
+    measured = measure(one, Settings(device="cuda", monitor="error", samples=2), silent)
+    assert (tmp_path / "monitors").read_text().splitlines() == [
+        "cold record",
+        "loaded error",
+        "disk error",
+        "compiled error",
+    ] * 2
+    assert {arm: [one.process for one in own] for arm, own in measured.arms.items()} == {
+        arm: [1, 2] for arm in harness.ARMS
+    }
 
 
 @pytest.mark.parametrize("code", ["2", "3"])

@@ -31,7 +31,12 @@ class Observed(msgspec.Struct, frozen=True):
     events: list[Event]
 
 
-def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> CoverageRecord:
+def cover(
+    plan: Iterable[PlanKey],
+    ready: Iterable[str],
+    observed: Observed,
+    elsewhere: Iterable[MissRecord] = (),
+) -> CoverageRecord:
     """Compare what traffic asked for with what was ready.
 
     `ready` are the backend keys that warm-up made ready (all of the plan's unless some failed or
@@ -39,7 +44,8 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     fetched while serving although it was (another spelling of the same options: a stall all the
     same); a key that was tuned, or traced again, while serving is missed, too. What was compiled
     during warm-up on behalf of a kernel that owns its compile is ready, and never counts as
-    unreached; see `counted_keys` for the keys of such a kernel.
+    unreached; see `counted_keys` for the keys of such a kernel. What other processes of this rank
+    missed, `elsewhere`, is missed here too, each key once.
     """
     plan, ready = list(plan), set(ready)
     planned = counted_keys(plan, ready, observed.launches)
@@ -48,11 +54,13 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
     all_ready = known.texts.keys() & ready
     ready_keys = all_ready & {key.backend_key for key in planned}
     late = [event for event in observed.events if event.phase != "warm" and event.kind in STALLS]
-    needed = set(observed.launches) | {event.key for event in late}
+    others = {miss.key: miss for miss in reversed(tuple(elsewhere))}
+    needed = others.keys() | observed.launches.keys() | {event.key for event in late}
     made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
     # A planned key is ready if its warm-up says so: it may not have loaded.
     made -= known.texts.keys()
-    missed = (needed - ready_keys - made) | {event.key for event in late}
+    own = (observed.launches.keys() - ready_keys - made) | {event.key for event in late}
+    missed = own | others.keys()
     unreached = sorted(ready_keys - needed)
     return CoverageRecord(
         rank=observed.rank,
@@ -68,6 +76,8 @@ def cover(plan: Iterable[PlanKey], ready: Iterable[str], observed: Observed) -> 
         ),
         misses=tuple(
             _miss(key, _finding(key, known, all_ready | made, late, chosen), observed, late)
+            if key in own
+            else others[key]
             for key in sorted(missed)
         ),
         unreached_keys=tuple(unreached),

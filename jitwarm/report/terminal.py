@@ -163,7 +163,8 @@ def _verdict(result: Result, folder: str) -> str:
                 if miss.first_step >= 0
                 else counted(miss.count, "launch", "launches")
             )
-            lines.append(f"MISSED rank {coverage.rank} {when}: {miss.finding.message}")
+            where = f"{coverage.rank}, {miss.process}," if miss.process else coverage.rank
+            lines.append(f"MISSED rank {where} {when}: {miss.finding.message}")
             lines.append(f"  key {miss.key}")
             lines.append(f"  do: {miss.finding.advice}")
     lines += [f"{finding.kind} {finding.message}" for finding in result.findings]

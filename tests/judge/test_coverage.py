@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from jitwarm.judge.coverage import Observed, cover, digest, missed_by_kernel
 from jitwarm.keys import key_id
 from jitwarm.observe.events import Event
@@ -47,6 +49,24 @@ def test_a_miss_is_counted_once_with_its_launches_first_step_and_time():
     assert (miss.kernel, miss.key, miss.first_step, miss.count) == ("K", C, 4, 7)
     assert (miss.ms, miss.rank, miss.finding.kind, miss.finding.field) == (50.0, 2, "MISS", "n")
     assert missed_by_kernel(coverage) == {"K": 1}
+
+
+def test_what_another_process_missed_is_missed_once():
+    compiled = event("compile", C, 4, ms=50.0)
+    (own,) = cover(PLAN, [A, B], observed({C: 7}, compiled)).misses
+    late = event("disk_hit", B, 2, ms=3.0)
+    other = cover(PLAN, [A, B], observed({B: 1, C: 2}, late, compiled))
+    elsewhere = [msgspec.structs.replace(miss, process="process 2") for miss in other.misses]
+    # Not asked for here, or used here: missed in both cases, and no longer unreached.
+    for launches, counts in (({A: 3, C: 7}, (3, 1, 2, 0)), ({B: 1, C: 7}, (2, 0, 2, 1))):
+        coverage = cover(PLAN, [A, B], observed(launches, compiled), [*elsewhere, *elsewhere])
+        assert coverage.launches == sum(launches.values())
+        assert counts == (coverage.needed, coverage.hit, coverage.missed, coverage.unreached)
+        assert coverage.unreached_declared == 2 * coverage.unreached
+        found = {miss.key: miss for miss in coverage.misses}
+        assert list(found) == [C, B]
+        assert found[C] == own  # told of this process, where it was missed too
+        assert (found[B].process, found[B].first_step, found[B].ms) == ("process 2", 2, 3.0)
 
 
 def test_a_miss_of_a_key_replay_has_no_event():

@@ -101,6 +101,15 @@ def test_a_kernel_whose_launches_nobody_counts_has_no_zeros():
     assert (rows["Own"], rows["Missed"]) == (["-", "-", "-"], ["1", "1", "0"])
 
 
+def test_a_miss_of_another_process_says_of_which():
+    result = recorded()
+    replace = msgspec.structs.replace
+    (miss,) = result.coverage.misses
+    elsewhere = replace(miss, process="process 2 of arm disk")
+    text = result_text(replace(result, coverage=replace(result.coverage, misses=(elsewhere,))), "")
+    assert "MISSED rank 0, process 2 of arm disk, first in step 19, 4 launches: Comp" in text
+
+
 if __name__ == "__main__":
     for variant, make in VARIANTS.items():
         (GOLDEN / f"{variant}.txt").write_text(result_text(make(), FOLDER) + "\n")

@@ -141,7 +141,8 @@ def _miss(misses: list[MissRecord]) -> str:
 def _facts(miss: MissRecord) -> str:
     when = f"first in step {miss.first_step}, " if miss.first_step >= 0 else ""
     launches = counted(miss.count, "launch", "launches")
-    return f"rank {miss.rank}: {when}{launches}, {figure(miss.ms)} ms"
+    process = f", {miss.process}" if miss.process else ""
+    return f"rank {miss.rank}{process}: {when}{launches}, {figure(miss.ms)} ms"
 
 
 def _unreached(result: Result, payload: Payload) -> str:

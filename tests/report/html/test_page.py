@@ -248,6 +248,19 @@ def test_a_missing_key_is_told_once_with_all_its_ranks(tmp_path):
     ) in text
 
 
+def test_a_key_that_a_later_process_missed_says_so(tmp_path):
+    own = base()
+    replace = msgspec.structs.replace
+    misses = tuple(replace(miss, process="process 2 of arm loaded") for miss in own.coverage.misses)
+    own = replace(own, coverage=replace(own.coverage, misses=misses))
+    (tmp_path / "result.json").write_bytes(encode(own))
+    cases, _ = case_histories(read_records([tmp_path]))
+    assert (
+        "rank 0, process 2 of arm loaded: first in step 19, 4 launches"
+        in page_of(Contents(cases)).body
+    )
+
+
 def poisoned(value):
     """Every text in a record with one in front of it that would do harm."""
     if isinstance(value, str):
