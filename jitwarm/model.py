@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from jitwarm.config import EngineConfig, HFConfig
 from jitwarm.device import Device
 from jitwarm.errors import MissingExtraError, ScenarioError
+from jitwarm.record import LARGEST
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.scenario import Case
 from jitwarm.traffic import Batch
@@ -193,6 +194,13 @@ def build(case: Case, rank: int, device: Device) -> tuple[Model, JitWarmupRegist
         problem = (
             f"{case.model} returned a {type(model).__name__} whose layers is a "
             f"{type(model.layers).__name__}; give the number of layers"
+        )
+        raise ScenarioError(_where(case), "$.model", problem)
+    if not 0 <= model.layers <= LARGEST:
+        what = "below 0" if model.layers < 0 else "no number that a model has"
+        problem = (
+            f"{case.model} returned a {type(model).__name__} whose layers is {what}; "
+            "give the number of layers"
         )
         raise ScenarioError(_where(case), "$.model", problem)
     bind: Any = getattr(model, "bind_kv_cache", None)

@@ -10,6 +10,9 @@ from jitwarm.caches import CacheCount
 from jitwarm.findings import Finding
 
 SCHEMA = 1
+# No count, time or size comes near; sums and products of such numbers are finite. What is stored
+# and lies beyond is refused as damaged.
+LARGEST = 1e18
 
 
 class SourceRecord(msgspec.Struct, frozen=True):

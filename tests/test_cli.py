@@ -138,6 +138,12 @@ class Listed:
     def __init__(self, config, device): pass
     def step(self, batch): pass
 
+class Negative(Listed):
+    layers = -3
+
+class Endless(Listed):
+    layers = 10**5000
+
 class Wrong:
     def __init__(self, config): pass
 
@@ -188,6 +194,8 @@ class Talking:
     [
         ("WithoutStep", 2, "returned a WithoutStep without step"),
         ("Listed", 2, "a Listed whose layers is a list; give the number of layers"),
+        ("Negative", 2, "a Negative whose layers is below 0; give the number of layers"),
+        ("Endless", 2, "a Endless whose layers is no number that a model has; give the number"),
         ("Wrong", 2, "is called with (config, device): too many positional arguments"),
         ("Missing", 2, "cannot load bad_models:Missing"),
         (

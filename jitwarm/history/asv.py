@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from jitwarm.errors import StoredFileError
-from jitwarm.history.content import LARGEST, check_depth, content, is_folder
+from jitwarm.history.content import check_depth, content, is_folder
 from jitwarm.history.points import Metric, Point, Run, Series
+from jitwarm.record import LARGEST
 
 T = TypeVar("T")
 

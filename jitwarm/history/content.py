@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jitwarm.errors import StoredFileError
+from jitwarm.record import LARGEST
 
-# No count, time or size comes near; sums and products of such numbers are finite.
-LARGEST = 1e18
 DEEPEST = 50
 # Numbers that may be below 0: a step that is none, and differences of two times.
 _SIGNED = ("first_step", "excess_ms", "excess_decode_ms")

@@ -14,8 +14,8 @@ import msgspec
 from jitwarm import stored
 from jitwarm.errors import StoredFileError
 from jitwarm.history.consistent import check_consistent
-from jitwarm.history.content import LARGEST, check_depth, check_numbers, content, is_folder
-from jitwarm.record import SCHEMA, Result, SourceRecord
+from jitwarm.history.content import check_depth, check_numbers, content, is_folder
+from jitwarm.record import LARGEST, SCHEMA, Result, SourceRecord
 
 RESULT, FAILED = "result.json", "failed.json"
 # What takes worker time in a warm-up, in the order in which a key goes through it.
