@@ -267,25 +267,29 @@ def _compiled_again(measured: Measured) -> Iterable[str]:
 
 def _stalls(answers: Sequence[Answer]) -> Iterable[str]:
     """First steps behind the warm-up that waited for something which is no event."""
-    found: dict[str, list[tuple[float, float, float]]] = {"prefill": [], "decode": []}
+    found: dict[str, list[tuple[float, float, float, float, int]]] = {"prefill": [], "decode": []}
     for answer in answers:
         times, events = _given(answer.times), _given(answer.observed).events
         lead = times.first_prefill_step  # -1 without a prefill; the first decode comes next
-        for what, step, first, later in (
-            ("prefill", lead, times.first_prefill, _median(times.later_prefill)),
-            ("decode", lead + 1, times.first_decode, _median(times.later_decode)),
+        for what, step, first, later, imports in (
+            ("prefill", lead, times.first_prefill, _median(times.later_prefill), times.imports[0]),
+            ("decode", lead + 1, times.first_decode, _median(times.later_decode), times.imports[1]),
         ):
             if first is not None and later is not None:
                 explained = sum(event.ms for event in events if event.step == step)
-                found[what].append((first, later, explained))
+                compiled = _event_ms(answer, ("compile",), step)
+                found[what].append((first, later, explained, compiled, imports))
     for what, steps in found.items():
         if steps:
-            first, later, explained = map(statistics.median, zip(*steps, strict=True))
-            if is_slow(first - explained, later, least_ms=STALL_MS):
+            first, later, explained, compiled, imports = map(
+                statistics.median, zip(*steps, strict=True)
+            )
+            if is_slow(first - explained, later, compiled_ms=compiled, least_ms=STALL_MS):
+                advice = f"import at start-up what it imported ({imports:.0f} modules), or "
                 yield (
                     f"arm loaded: first {what} step took {first:.0f} ms, {later:.1f} ms later, and "
-                    f"events explain {explained:.0f} ms of it: look for a compiler that is not "
-                    "watched (docs/monitor.md), or what else it waited for"
+                    f"events explain {explained:.0f} ms of it: {advice if imports else ''}look for "
+                    "a compiler that is not watched (docs/monitor.md), or what else it waited for"
                 )
 
 

@@ -77,7 +77,7 @@ class Warmed(msgspec.Struct, frozen=True):
 
 class StepTimes(msgspec.Struct, frozen=True):
     """Milliseconds of the headline steps, and the mean host microseconds of a launch over the whole
-    replay.
+    replay. `imports` are modules that the first prefill and the first decode step imported.
     """
 
     first_prefill: float | None
@@ -86,6 +86,7 @@ class StepTimes(msgspec.Struct, frozen=True):
     later_decode: tuple[float, ...]
     first_prefill_step: int
     launch_us: float
+    imports: tuple[int, int] = (0, 0)
 
 
 class RankProof(msgspec.Struct, frozen=True):

@@ -237,13 +237,16 @@ def _check_depth(job: Job, monitor: Monitor) -> None:
 
 def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> StepTimes:
     spent: list[float] = []
+    imported: list[int] = []
     for index, batch in enumerate(plan.batches):
         monitor.step = index
+        modules = len(sys.modules)
         start = time.perf_counter()
         with contextlib.suppress(CompileRefused):  # it is an event; the rest of this step is lost
             model.step(batch)
         device.synchronize()
         spent.append((time.perf_counter() - start) * 1e3)
+        imported.append(max(0, len(sys.modules) - modules))
     launches = sum(monitor.launches().values())
     first_prefill, first_decode = plan.first_prefill, plan.first_decode
     return StepTimes(
@@ -253,6 +256,10 @@ def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> Ste
         tuple(spent[i] for i in plan.later_decode),
         -1 if first_prefill is None else first_prefill,
         sum(spent) * 1e3 / launches if launches else 0.0,
+        (
+            0 if first_prefill is None else imported[first_prefill],
+            0 if first_decode is None else imported[first_decode],
+        ),
     )
 
 

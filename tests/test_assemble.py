@@ -66,11 +66,12 @@ def stalls(*answers):
     """What is said about first steps of arm `loaded`."""
     measured = Measured({"loaded": list(answers)}, [], None, [])
     said = [text for text in _checks(measured, {"x": FakeArm()}) if "first " in text]
-    return [text.partition(": look for")[0] for text in said]
+    rest = ": look for a compiler that is not watched (docs/monitor.md), or what else it waited for"
+    return [text.removesuffix(rest) for text in said]
 
 
-def stalled(prefill=1.0, decode=1.0, lead=0, later=1.0):
-    return StepTimes(prefill, decode, (later,) * 8, (later,) * 8, lead, 1.0)
+def stalled(prefill=1.0, decode=1.0, lead=0, later=1.0, imports=(0, 0)):
+    return StepTimes(prefill, decode, (later,) * 8, (later,) * 8, lead, 1.0, imports)
 
 
 def test_a_stall_that_no_event_explains_is_said():
@@ -94,6 +95,28 @@ def test_a_stall_is_held_against_the_events_of_its_own_step():
     assert stalls(answer(event("load", "serve", "k", 20.0, step=0), times=slow)) == [
         "arm loaded: first prefill step took 75 ms, 1.0 ms later, and events explain 20 ms of it"
     ]
+
+
+@pytest.mark.parametrize(("took", "compiled"), [(413, 361), (549, 503), (584, 534), (1161, 1043)])
+def test_the_first_compile_of_a_process_hides_no_other_compiler(took, compiled):
+    """Measured: what is left are Triton's own imports before it."""
+    times = stalled(prefill=float(took), later=0.1, imports=(52, 0))
+    late = event("compile", "serve", "k", float(compiled), step=0)
+    assert stalls(answer(late, times=times)) == []
+    for other in (event("load", "serve", "k", float(compiled), step=0),
+                  event("compile", "serve", "k", compiled / 2, step=0),
+                  event("compile", "warm", "k", float(compiled))):  # fmt: skip
+        assert len(stalls(answer(other, times=times))) == 1
+
+
+def test_a_stall_says_what_was_imported_in_it():
+    late = event("compile", "serve", "k", 110.0, step=1)
+    (text,) = stalls(answer(late, times=stalled(decode=2460.0, imports=(3, 866))))
+    assert text == (
+        "arm loaded: first decode step took 2460 ms, 1.0 ms later, and events explain 110 ms of "
+        "it: import at start-up what it imported (866 modules), or look for a compiler that is not "
+        "watched (docs/monitor.md), or what else it waited for"
+    )
 
 
 def test_what_is_no_stall_is_passed_over():

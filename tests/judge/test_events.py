@@ -239,6 +239,19 @@ def test_a_slow_step_without_an_event_is_no_compile():
     )
 
 
+def test_what_surrounds_a_compile_is_not_blamed_on_something_else():
+    # Measured: a first compile, which has Triton import 52 modules before it.
+    steps = [413.0, 0.1, 0.1, 0.1]
+    assert blame(steps, [event("compile", ms=361.0, step=0)], least_ms=10.0) == ()
+    # A compile of 100 ms and more that nobody saw, alone or beside one that is a sixth of the step.
+    assert len(blame([113.0, 0.1, 0.1], [])) == 1
+    assert len(blame([120.0, 0.1, 0.1], [event("compile", ms=20.0, step=0)])) == 1
+    # Only compiles are excused: what a load or a tuning leaves out is not.
+    assert len(blame(steps, [event("load", ms=361.0, step=0)])) == 1
+    assert len(blame(steps, [event("tune", ms=361.0, step=0)])) == 1
+    assert len(blame(steps, [event("compile", ms=361.0, step=1)])) == 1
+
+
 def test_a_slow_step_that_waited_for_a_compile_is_not_blamed_on_something_else():
     steps = {4: 10.0, 5: 100.0, 6: 10.0}
     assert blame(steps, [event("compile", ms=85.0, step=5)]) == ()
