@@ -54,7 +54,7 @@ def assemble(
     coverage = _coverage(loaded, _missed_elsewhere(measured))
     arms = {arm: _arm(answers) for arm, answers in measured.arms.items() if answers}
     events = _given(loaded.observed).events
-    kinds = Counter(event.kind for event in events if event.phase == "warm")
+    kinds = Counter(event.kind for event in events if not event.late)
     return Result(
         schema=SCHEMA,
         scenario=case.name,
@@ -160,8 +160,7 @@ def _kernel(
     return KernelRecord(
         **msgspec.structs.asdict(row),
         compiled=sum(
-            event.phase == "warm" and event.kind == "compile" and event.key in own
-            for event in events
+            not event.late and event.kind == "compile" and event.key in own for event in events
         ),
         seconds=sum(outcome.seconds for outcome in outcomes),
         slowest_key=slowest.key if slowest else "",
@@ -204,7 +203,7 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
     kinds: Counter[str] = Counter()
     for answer in answers:
         events = _given(answer.observed).events
-        kinds |= Counter(event.kind for event in events if event.phase != "warm")  # the larger one
+        kinds |= Counter(event.kind for event in events if event.late)  # the larger one
     return ArmRecord(
         samples=len(answers),
         ready_s=statistics.median(raw["ready_s"]),
@@ -229,9 +228,7 @@ def _arm(answers: Sequence[Answer]) -> ArmRecord:
 def _event_ms(answer: Answer, kinds: tuple[str, ...], step: int | None = None) -> float:
     events = _given(answer.observed).events
     return sum(
-        e.ms
-        for e in events
-        if e.phase != "warm" and e.kind in kinds and (step is None or e.step == step)
+        e.ms for e in events if e.late and e.kind in kinds and (step is None or e.step == step)
     )
 
 
@@ -256,7 +253,7 @@ def _compiled_again(measured: Measured) -> Iterable[str]:
     """A second start is expected to compile nothing; some compilers keep nothing on disk."""
     for answer in measured.arms.get("disk", ())[:1]:
         events = _given(answer.observed).events
-        kernels = [e.kernel for e in events if e.phase == "warm" and e.kind == "compile"]
+        kernels = [e.kernel for e in events if not e.late and e.kind == "compile"]
         if kernels:
             names = ", ".join(sorted({kernel.rpartition(".")[2] for kernel in kernels}))
             yield (

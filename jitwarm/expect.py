@@ -28,7 +28,7 @@ _OWN_KINDS = ("DUP", "WARM-CRASH", "GATE-IGNORED")  # of the warm-up, not of the
 class Watch:
     """What happened in a block of `expect_no_compiles` so far; also after its end.
 
-    Left out are events of the phase `warm` (a warm-up inside of the block), and those allowed.
+    Left out is what is allowed, and, of a monitor whose serving has not begun, what a warm-up does.
     """
 
     def __init__(self, monitor: Monitor, allow: Allow, plan: Plannable) -> None:
@@ -39,9 +39,7 @@ class Watch:
     def events(self) -> list[Event]:
         """Everything that was not expected, loads included."""
         return [
-            event
-            for event in list(self._monitor.events)
-            if event.phase != "warm" and not self._allowed(event)
+            event for event in list(self._monitor.events) if event.late and not self._allowed(event)
         ]
 
     @property
@@ -75,7 +73,7 @@ class Watch:
         """
         events = self.unexpected(loads=loads)
         plan = Planned.of(self._plan) or Planned(_in_memory(events))
-        warm = [event for event in self._monitor.events if event.phase == "warm"]
+        warm = [event for event in self._monitor.events if not event.late]
         return tuple(one for one in judge([*warm, *events], plan) if one.kind not in _OWN_KINDS)
 
     def _count(self, kind: str) -> int:
@@ -90,13 +88,14 @@ def expect_no_compiles(
     compiled, read from disk, traced or tuned in it, in any thread; with `loads` also if a module
     was loaded.
 
-    What a warm-up inside of the block makes (phase `warm`) does not count. `allow` names what may
-    compile: a kernel by its name or import path, or a whole key, in which `*` stands for any text
-    and `?` for any character (the brackets of a key are brackets); several of these; or a function
-    that says so of an event. Anything else raises `UsageError`. `plan` is what was warmed, to
-    explain by. An exception of the block passes as it is.
+    What a warm-up inside of the block makes counts as well. `allow` names what may compile: a
+    kernel by its name or import path, or a whole key, in which `*` stands for any text and `?` for
+    any character (the brackets of a key are brackets); several of these; or a function that says so
+    of an event. Anything else raises `UsageError`. `plan` is what was warmed, to explain by. An
+    exception of the block passes as it is.
     """
     with Monitor("record") as monitor:
+        monitor.begin_serving()
         watch = Watch(monitor, allow, plan)
         yield watch
     events = watch.unexpected(loads=loads)

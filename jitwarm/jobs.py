@@ -102,7 +102,7 @@ class RankReplay(msgspec.Struct, frozen=True):
     """What the traffic of one rank asked for, without a compiler: launches, the different keys they
     need, those that are not planned (choices of an autotuner among them), and keys of unplanned
     kernels that were launched inside of one that owns its compile. `kinds` counts steps by the kind
-    of their batch.
+    of their batch; `running` names threads that still ran at the end.
     """
 
     rank: int
@@ -112,6 +112,7 @@ class RankReplay(msgspec.Struct, frozen=True):
     misses: tuple[MissRecord, ...]
     untold: tuple[str, ...]
     kinds: dict[str, int] = {}
+    running: tuple[str, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -2,14 +2,17 @@
 
     pytest --jitwarm=record     lines at the end: what was compiled and loaded, in which tests
     pytest --jitwarm=warn       a warning for each compile as well
-    pytest --jitwarm=error      a test that compiles outside of `jitwarm.warm()` fails, before the
-                                compiler is asked
+    pytest --jitwarm=error      a test that compiles outside of a warm-up fails, before the compiler
+                                is asked
 
     def test_decode(jitwarm):
         with jitwarm.warm():
             engine.start()
         with jitwarm.expect_no_compiles():
             engine.step()
+
+A warm-up is `jitwarm.warm()`, and what calls itself one: `registry.warmup()`, `kernel.warmup()`,
+`compile_many()`. A test may run one at any time, unless it said `jitwarm.begin_serving()` before.
 
 `error` is about the body of a test. What its fixtures compile is recorded, and passes: those asked
 for late (`request.getfixturevalue`) too, and setUp, tearDown and the cleanups of a TestCase. What a
@@ -187,7 +190,7 @@ class _Watching:
         """
         monitor = item.stash.get(_monitor_key, None)
         if call.when == "teardown" and monitor is not None:
-            late = [event for event in monitor.events if event.phase != "warm"]
+            late = [event for event in monitor.events if event.late]
             if late:
                 counts = " ".join(f"{k}={sum(e.kind == k for e in late)}" for k in _KINDS)
                 ms = sum(event.ms for event in late if event.kind != "tune")

@@ -197,7 +197,8 @@ def _warm_all(
             parallel = backend.parallel if jobs > 1 and len(own) > 1 else ""
             if parallel == "threads":
                 _warm_in_pool(backend, own, jobs, depth, done)
-            elif parallel == "processes" and hasattr(os, "fork"):
+            # After start-up each compile is one that a sink may refuse, which children do not ask.
+            elif parallel == "processes" and hasattr(os, "fork") and not sinks.serving():
                 _warm_in_children(cast("ProcessBackend", backend), own, jobs, depth, done)
             else:
                 for unit in own:

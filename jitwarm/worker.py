@@ -18,11 +18,12 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
-from jitwarm import atomic, caches
+from jitwarm import atomic, caches, threads
+from jitwarm.commands.output import complain
 from jitwarm.device import Device, activate
 from jitwarm.errors import CompileRefused, JitwarmError, RunError
 from jitwarm.gate.replay import ask_steps, replay_keys
@@ -242,11 +243,15 @@ def _replay(model: Model, device: Device, monitor: Monitor, plan: Replay) -> Ste
         monitor.step = index
         modules = len(sys.modules)
         start = time.perf_counter()
-        with contextlib.suppress(CompileRefused):  # it is an event; the rest of this step is lost
+        try:
             model.step(batch)
+        except* CompileRefused:  # alone, or of a warm-up: an event; the rest of this step is lost
+            pass
         device.synchronize()
         spent.append((time.perf_counter() - start) * 1e3)
         imported.append(max(0, len(sys.modules) - modules))
+    threads.settle(monitor.seen)
+    device.synchronize()
     launches = sum(monitor.launches().values())
     first_prefill, first_decode = plan.first_prefill, plan.first_decode
     return StepTimes(
@@ -308,6 +313,8 @@ def _doubts(job: Job, before: dict[str, int]) -> tuple[str, ...]:
         doubts.append(f"arm {job.arm}: caches were not empty at the start: {full}")
     if job.arm == "disk" and not full:
         doubts.append("arm disk: caches were empty at the start")
+    if names := threads.names(threads.running()):
+        doubts.append(f"arm {job.arm}: {threads.still_run(names)}; {threads.UNSEEN}")
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > cores:
         doubts.append(f"arm {job.arm}: load average {load:.1f} on {cores} cores at its end")
@@ -341,5 +348,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _end(status: int) -> NoReturn:
+    """End this process, which has replied, whatever threads the model has left."""
+    if not any(not one.daemon for one in threads.others()):
+        sys.exit(status)
+    # Python would wait for them, for ever if need be.
+    if names := threads.names(one for one in threads.running() if not one.daemon):
+        complain(f"{threads.still_run(names)}; ended with the process")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _end(main(sys.argv[1:]))

@@ -27,9 +27,9 @@ def miss(kernel, declared, rank=0):
     return MissRecord(kernel, text, -1, 7, 0.0, finding, rank)
 
 
-def replayed(rank=0, launches=40, misses=(), untold=(), kinds=None):
+def replayed(rank=0, launches=40, misses=(), untold=(), kinds=None, running=()):
     kinds = kinds or {"decode": 12, "prefill": 8}
-    return RankReplay(rank, 20, launches, 3, tuple(misses), tuple(untold), kinds)
+    return RankReplay(rank, 20, launches, 3, tuple(misses), tuple(untold), kinds, running)
 
 
 def answer(ranks, *, replays=(), layers=2, arch="sm90", registrations=4, points=None,

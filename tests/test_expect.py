@@ -128,12 +128,16 @@ def test_loads_are_expected_unless_said_otherwise(stub):
     assert [finding.kind for finding in raised.value.findings] == ["NOT-EXECUTED"]
 
 
-def test_a_warm_up_inside_of_the_block_does_not_count(stub):
-    with expect_no_compiles(loads=True) as watch:
-        with phases.phase("warm"):
-            launch()
+def test_a_warm_up_inside_of_the_block_counts(stub):
+    with (
+        pytest.raises(UnexpectedCompiles, match="1 compile, 1 load where") as raised,
+        expect_no_compiles(loads=True) as watch,
+        phases.phase("warm"),
+    ):
         launch()
-    assert counts(watch) == (0, 0, 0, 0)
+    assert counts(watch) == (1, 0, 1, 0)
+    (finding,) = raised.value.findings
+    assert "a warm-up came to this key after start-up was over" in finding.message
 
 
 @pytest.mark.parametrize(

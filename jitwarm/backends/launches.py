@@ -8,14 +8,16 @@ from __future__ import annotations
 import threading
 from collections import _count_elements  # type: ignore[attr-defined] # what Counter is made of
 
+from jitwarm.observe.phases import current_phase
+
 _lock = threading.Lock()
 _users = 0
 _counts: dict[str, int] = {}
 
 
 def count(text: str) -> None:
-    """Count a launch of the canonical key `text`, if anybody counts."""
-    if _users:
+    """Count a launch of the canonical key `text`, if anybody counts; none in a warm-up."""
+    if _users and current_phase() != "warm":
         # `_counts[text] += 1` loses counts when threads launch together; this is one C call.
         _count_elements(_counts, (text,))
 

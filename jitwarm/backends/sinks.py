@@ -125,6 +125,11 @@ def active() -> bool:
     return bool(_sinks)
 
 
+def serving() -> bool:
+    """Whether start-up is over for anybody who watches: a warm-up is then a stall as well."""
+    return any(getattr(sink, "serving", False) for sink in _sinks)
+
+
 def refresh() -> None:
     """Watch compilers too that were imported since the first sink attached.
 

@@ -110,7 +110,7 @@ class JitKernel(ABC, Generic[KeyT]):
         with phases.phase("warm"):
             for key in wanted:
                 try:
-                    self.compile(key)
+                    self._compile_ahead(key)
                 except Exception as error:  # whatever it is, the other keys come first
                     error.add_note(f"while compiling {key!r}")
                     failures.append(error)
@@ -193,8 +193,17 @@ class JitKernel(ABC, Generic[KeyT]):
             )
         return executor
 
+    def _compile_ahead(self, key: KeyT) -> None:
+        """`compile` for a warm-up. One after start-up stalls its caller as a launch would, and is
+        told, or refused, like it.
+        """
+        if sinks.serving() and self._compiled_cache.get(key, _MISSING) is _MISSING:
+            self._compile_now(key)
+        else:
+            self.compile(key)
+
     def _compile_now(self, key: KeyT) -> None:
-        """A compile that a launch waits for. A null kernel is of no use here: it compiles."""
+        """A compile that serving waits for. A null kernel is of no use here: it compiles."""
         text = self._opaque_text(key) if sinks.active() else ""
         if not text:
             self.compile(key)

@@ -29,16 +29,14 @@ def judged(fault: Fault, processes: Sequence[Examined], folder: Path) -> list[Fi
     crashed = {finding.kernel for finding in found if finding.kind == "WARM-CRASH"}
     events = [event for one in processes for event in one.events] + list(fault.events)
     ready = {key for one in processes for key in one.ready}
-    ready |= {
-        e.key for e in fault.events if e.phase == "warm" and e.kind in ("compile", "disk_hit")
-    }
+    ready |= {e.key for e in fault.events if not e.late and e.kind in ("compile", "disk_hit")}
     said = "; ".join(dict.fromkeys(one.descriptors for one in processes if one.descriptors))
     plan = {(key.declared, key.backend_key): key for one in processes for key in one.plan}
     chosen = [
         # What a hand-written warm-up tuned is chosen, as if it had been planned.
         PlanKey("", "opaque", f"{event.kernel} choice for {event.key} (tuned)", "")
         for event in events
-        if event.kind == "tune" and event.phase == "warm"
+        if event.kind == "tune" and not event.late
     ]
     late = judge(events, [*plan.values(), *chosen], ready=ready, enabled=is_enabled(fault))
     found += [

@@ -16,6 +16,7 @@ from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.record import MissRecord
 from jitwarm.tally import GATE, OK, RUN
+from jitwarm.threads import UNSEEN, still_run
 
 # Of batches, as `Batch.kind` has them.
 KINDS = ("decode", "padded", "prefill", "mixed")
@@ -38,6 +39,9 @@ def judge_replays(
         for miss in one.misses:
             misses.setdefault(names.get(path_of(miss.key), miss.kernel), []).append(miss)
         untold |= dict.fromkeys(one.untold)
+        if one.running:
+            text = f"rank {one.rank}: {still_run(one.running)}; {UNSEEN}"
+            yield place.say("MISS", OK, text)
     for kernel, found in sorted(misses.items()):
         yield _missed(place, kernel, found)
     if untold:

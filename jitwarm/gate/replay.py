@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from jitwarm import threads
 from jitwarm.backends.miss import Miss
 from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.model import Model
 from jitwarm.observe.events import Event
 from jitwarm.observe.monitor import Monitor
+from jitwarm.observe.phases import current_phase
 from jitwarm.plan import Plan
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.record import MissRecord
@@ -28,11 +30,17 @@ from jitwarm.traffic import Batch, replay
 class Asked:
     """What some steps asked for: launches by key, tunings in order, and the keys of `launched`
     whose first launch was made inside of a kernel that owns its compile.
+
+    `warmed` are the keys that no launch came to first, but a warm-up in a step; those that are not
+    planned are in `launched` too, if need be with 0 launches. `running` names the threads that
+    still ran at the end.
     """
 
     launched: dict[str, int]
     tunings: tuple[Event, ...]
     inside: frozenset[str]
+    warmed: dict[str, Event]
+    running: tuple[str, ...]
 
 
 def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> Asked:
@@ -42,12 +50,17 @@ def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> 
     for is seen as well.
     """
     with _KeyMonitor(rank, plan) as monitor:
+        monitor.begin_serving()
         for index, batch in enumerate(batches):
             monitor.step = index
             model.step(batch)
+        threads.settle(monitor.seen)
+        running = threads.names(threads.running())
         launched = monitor.launches()
-    tunings = (one for one in monitor.events if one.kind == "tune" and one.phase != "warm")
-    return Asked(launched, tuple(tunings), frozenset(monitor.inside))
+    late = dict.fromkeys(monitor.warmed.keys() - plan.backend_keys, 0)
+    tunings = tuple(one for one in monitor.events if one.kind == "tune")
+    inside = frozenset(monitor.inside)
+    return Asked(late | launched, tunings, inside, monitor.warmed, running)
 
 
 def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> RankReplay:
@@ -63,9 +76,10 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
     missing = asked.launched.keys() - planned.ready.keys()
     untold = {key for key in missing & asked.inside if path_of(key) not in paths}
     misses = [
-        MissRecord(planned.name(key), key, -1, count, 0.0, planned.explain(key), rank)
+        MissRecord(planned.name(key), key, -1, count, 0.0, finding, rank)
         for key, count in asked.launched.items()
         if key in missing and key not in untold
+        for finding in [planned.explain(key, event=asked.warmed.get(key))]
     ]
     misses += [
         MissRecord(one.kernel, key, first.step, count, 0.0, one, rank)
@@ -79,6 +93,7 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
         misses=tuple(misses),
         untold=tuple(sorted(untold)),
         kinds=dict(Counter(batch.kind for batch in batches)),
+        running=asked.running,
     )
 
 
@@ -98,8 +113,11 @@ class _KeyMonitor(Monitor):
         kernels = (getattr(i.recipe, "kernel", None) for i in plan.items if i.backend == "opaque")
         self.owners = tuple({type(kernel) for kernel in kernels if kernel is not None})
         self.inside: set[str] = set()
+        self.warmed: dict[str, Event] = {}
 
     def on_miss(self, miss: Miss) -> Any:
+        if current_phase() == "warm" and miss.kind != "tune":
+            self.warmed.setdefault(miss.text, self._of_miss("compile", miss))
         if self.owners and _launched_inside(self.owners):
             self.inside.add(miss.text)
         return super().on_miss(miss)

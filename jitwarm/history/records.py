@@ -35,6 +35,7 @@ class _WarmEvent(msgspec.Struct, frozen=True):
     kind: str
     phase: str
     ms: float
+    serving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,6 @@ def _warm_ms(file: Path, result: Result) -> dict[str, float] | None:
         if not 0 <= event.ms <= LARGEST:
             raise StoredFileError(path, f"is no event file of jitwarm: ms is {event.ms}")
     return {
-        kind: sum(e.ms for e in events if e.phase == "warm" and e.kind == kind)
+        kind: sum(e.ms for e in events if e.phase == "warm" and not e.serving and e.kind == kind)
         for kind in WARM_KINDS
     }

@@ -53,10 +53,10 @@ def cover(
     known = Planned(plan)
     all_ready = known.texts.keys() & ready
     ready_keys = all_ready & {key.backend_key for key in planned}
-    late = [event for event in observed.events if event.phase != "warm" and event.kind in STALLS]
+    late = [event for event in observed.events if event.late and event.kind in STALLS]
     others = {miss.key: miss for miss in reversed(tuple(elsewhere))}
     needed = others.keys() | observed.launches.keys() | {event.key for event in late}
-    made = {e.key for e in observed.events if e.phase == "warm" and e.kind in MADE}
+    made = {e.key for e in observed.events if not e.late and e.kind in MADE}
     # A planned key is ready if its warm-up says so: it may not have loaded.
     made -= known.texts.keys()
     own = (observed.launches.keys() - ready_keys - made) | {event.key for event in late}
@@ -148,7 +148,7 @@ def _miss(key: str, finding: Finding, observed: Observed, late: list[Event]) -> 
         kernel=finding.kernel,
         key=key,
         first_step=min((event.step for event in events), default=-1),
-        count=observed.launches.get(key, len(events)),
+        count=observed.launches.get(key, sum(event.phase != "warm" for event in events)),
         ms=sum(event.ms for event in events),
         finding=finding,
         rank=observed.rank,

@@ -8,8 +8,10 @@
 | load while serving of a key that was compiled at start-up | NOT-EXECUTED |
 | any of them while a graph is captured | CAPTURE-UNSAFE |
 | compile of one key more than once | DUP |
-| anything made in the phase `warm` while warm-up is off | GATE-IGNORED |
-| failed in the phase `warm` | WARM-CRASH |
+| anything made at start-up while warm-up is off | GATE-IGNORED |
+| failed at start-up | WARM-CRASH |
+
+At start-up is in the phase `warm`, before serving has begun; all else is while serving.
 
 A load that follows a compile of its key is a part of that miss. Slow steps without an event are
 judged by `slow_steps.blame`.
@@ -60,7 +62,7 @@ def judge(
 
 
 def _ready(events: Iterable[Event], planned: Planned) -> Collection[str]:
-    made = [e.key for e in events if e.phase == "warm" and e.kind in ("compile", "disk_hit")]
+    made = [e.key for e in events if not e.late and e.kind in ("compile", "disk_hit")]
     return dict.fromkeys([*planned.texts, *made])
 
 
@@ -72,7 +74,7 @@ def _by(events: Iterable[Event], key: Callable[[Event], str]) -> dict[str, list[
 
 
 def _late(events: Iterable[Event], planned: Planned, ready: Collection[str]) -> Iterable[Finding]:
-    late = [event for event in events if event.phase != "warm"]
+    late = [event for event in events if event.late]
     tuned = {(event.rank, event.kernel) for event in late if event.kind == "tune"}
     # What a tuning compiles is a part of it; if it was refused in there, nothing was tuned.
     inside = [e for e in late if e.in_tuning and (e.rank, e.kernel) in tuned]
@@ -193,7 +195,7 @@ def _in_capture(events: Sequence[Event], planned: Planned, ready: Collection[str
 
 
 def _crashes(events: Iterable[Event], planned: Planned) -> Iterable[Finding]:
-    failed = (e for e in events if e.phase == "warm" and e.kind == "failed")
+    failed = (e for e in events if not e.late and e.kind == "failed")
     for key, own in _by(failed, lambda event: event.key).items():
         kernel = planned.name(key)
         finding = Finding(
@@ -207,7 +209,7 @@ def _crashes(events: Iterable[Event], planned: Planned) -> Iterable[Finding]:
 
 
 def _gate_ignored(events: Iterable[Event], planned: Planned) -> Iterable[Finding]:
-    made = (e for e in events if e.phase == "warm" and e.kind in MADE)
+    made = (e for e in events if not e.late and e.kind in MADE)
     for kernel, own in _by(made, lambda event: planned.name(event.key)).items():
         counts = ", ".join(
             f"{n} {one if n == 1 else many}"

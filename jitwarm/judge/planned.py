@@ -73,7 +73,15 @@ class Planned:
         """
         kernel = self.name(seen)
         known = self.texts if ready is None else ready
-        if seen in self.texts and seen not in known:
+        if event is not None and event.serving and event.phase == "warm":
+            finding = Finding(
+                "MISS",
+                kernel,
+                f"{kernel}: a warm-up came to this key after start-up was over",
+                seen=seen,
+                advice="warm this key with the others, before serving begins",
+            )
+        elif seen in self.texts and seen not in known:
             finding = Finding(
                 "MISS",
                 kernel,

@@ -21,6 +21,8 @@ class Event(msgspec.Struct, frozen=True):
     compiler's own stage times in ms. `key` is the canonical backend key, `key_id` its hash. `phase`
     is `warm`, `serve` or `capture`; `step` counts steps of traffic (-1 before the first).
 
+    `serving` says that start-up was over by then (`Monitor.begin_serving`), whatever the phase.
+
     `site` is the caller as `module.function:line` and `place` as `file:line`: the innermost frame
     outside the compilers and jitwarm. `values` are the whole numbers that a missed Triton launch
     passed, by argument; compile-time values are in the key. `configs` is how many configurations a
@@ -42,3 +44,9 @@ class Event(msgspec.Struct, frozen=True):
     values: dict[str, int] = {}
     configs: int = 0
     in_tuning: bool = False
+    serving: bool = False
+
+    @property
+    def late(self) -> bool:
+        """Whether it came too late: outside of a warm-up, or in one that ran after start-up."""
+        return self.serving or self.phase != "warm"

@@ -1,7 +1,8 @@
 """Observe: every compile, disk hit, load and tuning of this process as a typed event.
 
 In mode `error` a late compile, disk read or tuning is refused before it happens. Loads, and traces
-that find their binary in memory, are told, in every mode, and refused in none.
+that find their binary in memory, are told, in every mode, and refused in none. Late is what happens
+outside of a warm-up, and, from `begin_serving` on, what happens in one, too.
 
 What is covered, in every thread: kernels launched through Triton's JIT runtime, Gluon kernels
 included; every compile of CuTe DSL, flash-attention 4 included, wherever and whenever the library
@@ -94,6 +95,7 @@ class Monitor:
         self._counted: dict[str, int] = {}
         self._attached = False
         self._entered = 0
+        self.serving = False
 
     def start(self) -> Self:
         """Begin to watch.
@@ -106,12 +108,13 @@ class Monitor:
             if self.mode == "error" and self.prepay:
                 hooks.prepay()  # before anything is attached: it fails where there is no device
                 self._planned.prepay()
+            self.serving = False
             sinks.attach(self)
             self._attached = True
             if self.count_hits:
                 hits.start_counting()
                 launches.start_counting()
-                self.begin_serving()
+                self._count_from_here()
         return self
 
     def stop(self) -> None:
@@ -213,15 +216,22 @@ class Monitor:
         return judge(self.events, self._planned, enabled=enabled)
 
     def begin_serving(self) -> None:
-        """Start-up is over: `launches` counts from here. Warm-ups look keys up too."""
+        """Start-up is over: `launches` counts from here, and a warm-up from here on is late, like
+        all that it compiles, reads or tunes. Holds until the next `start` after a `stop`.
+        """
+        self.serving = True
         if self._attached:
             sinks.refresh()
+            self._count_from_here()
+
+    def _count_from_here(self) -> None:
         if self.count_hits:
             self._before = hits.look_ups()
             self._launched = Counter(launches.counts())
 
     def launches(self) -> dict[str, int]:
-        """Launches since `begin_serving` (or `start`) by canonical key, misses included.
+        """Launches since `begin_serving` (or `start`) by canonical key, misses included; what a
+        warm-up looks up is no launch.
 
         Empty without `count_hits`; after `stop` the launches up to then.
         """
@@ -231,6 +241,10 @@ class Monitor:
         found = Counter(launches.counts()) - self._launched
         found.update(hits.by_key(hits.look_ups() - self._before))
         return dict(sorted(found.items()))
+
+    def seen(self) -> int:
+        """How many launches and events there are so far."""
+        return sum(self.launches().values()) + len(self.events)
 
     def count(self, *kinds: str, phase: str | None = None) -> int:
         """How many events of these kinds (all kinds by default), in one phase or in any.
@@ -249,7 +263,7 @@ class Monitor:
         """Called by the hooks before a miss is served."""
         if self.mode != "error" and not self.null_kernels:
             return None
-        if phases.phase_of_event() == "warm":
+        if not self.serving and phases.phase_of_event() == "warm":
             return None
         if self.null_kernels:
             return NullKernel()  # a tuning goes on with those, and is forgotten with them
@@ -264,8 +278,9 @@ class Monitor:
         need, let = f"needs {miss.text}", "let it compile"
         if miss.kind == "tune":
             need, let = f"has to choose a configuration, {miss.text}", "let it choose"
+        who = "a warm-up" if phases.phase_of_event() == "warm" else "a launch"
         refused = CompileRefused(
-            f"a launch{when} {need} [{keys.key_id(miss.text)}], which was not "
+            f"{who}{when} {need} [{keys.key_id(miss.text)}], which was not "
             f"warmed{why}; {what}, or {let}: {self.to_allow}"
         )
         refused.finding = finding
@@ -273,12 +288,13 @@ class Monitor:
 
     def _explained(self, miss: Miss) -> Finding | None:
         """Why a key is missed: against the plan, else against what Triton has in memory."""
+        event = self._of_miss("refused", miss)
         if miss.kind == "tune":
-            return judge((self._of_miss("refused", miss),), self._planned)[0]
+            return judge((event,), self._planned)[0]
         planned = self._planned or Planned(keys_in_memory(path_of(miss.text)))
-        if not planned:
+        if not planned and event.phase != "warm":
             return None
-        return planned.explain(miss.text, event=self._of_miss("refused", miss))
+        return planned.explain(miss.text, event=event)
 
     def on_refused(self, miss: Miss) -> None:
         """Called by the hooks after any monitor refused a miss."""
@@ -299,7 +315,7 @@ class Monitor:
     def _tell(self, event: Event) -> None:
         """Keep an event; in mode `warn`, say that a request waited."""
         self.events.append(event)
-        if self.mode != "warn" or event.phase == "warm":
+        if self.mode != "warn" or not event.late:
             return
         text = f"{event.key} was not warmed"
         if self._planned:
@@ -334,5 +350,6 @@ class Monitor:
             site=callsite.site(frame),
             place=callsite.place(frame),
             in_tuning=tuning.under_way(),
+            serving=self.serving,
             **more,
         )

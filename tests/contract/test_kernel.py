@@ -360,6 +360,29 @@ def test_mode_error_refuses_the_compile_of_a_key_that_was_not_warmed():
     assert kernel.compiled == [1, 2]
 
 
+def test_a_warm_up_after_start_up_asks_and_is_told():
+    kernel, config = BucketKernel(), EngineConfig()
+    with Monitor("record") as monitor:
+        kernel.warmup(most=2)
+        monitor.begin_serving()
+        kernel.warmup(most=2)  # nothing new
+        assert monitor.events == []
+        kernel.compile_many([kernel.CompileKey(16)])
+        assert [(e.kind, e.key, e.phase) for e in monitor.events] == [
+            ("compile", *key_of(16), "warm")
+        ]
+    registry = JitWarmupRegistry(config)
+    with registry.activate():
+        kernel.register_warmup(most=4)
+    with Monitor("error", prepay=False) as monitor:
+        monitor.begin_serving()
+        with pytest.raises(ExceptionGroup) as raised:
+            registry.warmup()
+    assert raised.value.subgroup(CompileRefused) is not None
+    assert [(e.kind, e.key) for e in monitor.events] == [("refused", *key_of(4))]
+    assert set(kernel.compiled) == {1, 2, 16}
+
+
 def test_a_second_object_has_the_key_that_its_plan_gave_it():
     first, second = BucketKernel(), BucketKernel()
     registry = JitWarmupRegistry(EngineConfig())

@@ -366,6 +366,15 @@ def test_keys_that_a_replay_cannot_judge_are_a_remark(expected):
     )
 
 
+def test_threads_that_outlive_a_replay_are_a_remark(expected):
+    expected.plan(1, BASE, replays=[replayed(running=("a", "b"))])
+    text = (
+        "dcp=1: rank 0: 2 threads still run: a, b; what a thread launches after the replay is not "
+        "seen: a step has to return when its launches are made"
+    )
+    assert expected.said() == (0, [("MISS", 0, text)])
+
+
 @pytest.mark.parametrize("update", [False, True])
 def test_a_process_that_died_and_one_that_was_refused(expected, update):
     before = expected.file.read_bytes()

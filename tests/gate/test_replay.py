@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -159,3 +161,68 @@ def test_a_choice_that_nobody_planned_is_missed_at_every_rank(stub):
 def test_a_model_that_launches_nothing(stub):
     found = replay_keys(CASE, 0, Idle(), planned((Copy, 16)), 5)
     assert (found.steps, found.launches, found.needed, found.misses) == (5, 0, 0, ())
+
+
+class WarmingLate(Model):
+    """Warms in its third step what nobody planned, and what is planned; launches the first."""
+
+    def step(self, batch):
+        self.steps += 1
+        copy[(1,)](self.x, 17, BLOCK=16)
+        if self.steps == 3:
+            registry = JitWarmupRegistry(None)
+            with registry.activate():
+                Fill.register_warmup((1.5, 2.5))
+                Copy.register_warmup(16)
+            registry.warmup()
+        if self.steps >= 3:
+            fill[(1,)](self.x, VALUE=1.5)
+
+
+def test_a_warm_up_in_a_step_is_a_miss_and_launches_nothing(stub):
+    found = replay_keys(CASE, 0, WarmingLate(), planned((Copy, 16)), 5)
+    assert (found.launches, found.needed) == (8, 3)
+    late = {miss.key.partition("VALUE:constexpr=")[2][:3]: miss for miss in found.misses}
+    assert {value: miss.count for value, miss in late.items()} == {"1.5": 3, "2.5": 0}
+    assert {miss.finding.message.partition(": ")[2] for miss in found.misses} == {
+        "a warm-up came to this key after start-up was over"
+    }
+
+
+class Overlapping(Model):
+    """Hands its launches to a thread; the last of them needs another key."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool = ThreadPoolExecutor(1)
+        self.gate = threading.Event()
+
+    def step(self, batch):
+        self.steps += 1
+        n = 17 if self.steps < 5 else 1
+        self.pool.submit(lambda: self.gate.wait() and copy[(1,)](self.x, n, BLOCK=16))
+        if self.steps == 5:
+            threading.Timer(0.1, self.gate.set).start()
+
+
+def test_launches_that_come_after_the_last_step_are_waited_for(stub):
+    found = replay_keys(CASE, 0, Overlapping(), planned((Copy, 16)), 5)
+    assert (found.launches, found.running) == (5, ())
+    assert [miss.count for miss in found.misses] == [1]
+
+
+class Leaving(Model):
+    def __init__(self):
+        super().__init__()
+        self.end = threading.Event()
+        self.thread = threading.Thread(target=self.end.wait, name="helper")
+        self.thread.start()
+
+
+def test_a_thread_that_still_runs_is_named(stub):
+    model = Leaving()
+    try:
+        assert replay_keys(CASE, 0, model, planned((Copy, 16)), 5).running == ("helper",)
+    finally:
+        model.end.set()
+        model.thread.join()

@@ -79,6 +79,9 @@ def test_worker_time_of_the_warm_up_comes_from_the_events_of_the_timed_rank(fold
     (folder / "events.rank0.jsonl").write_bytes(events())
     found = read_records([folder]).results[0].warm_ms
     assert found == {"compile": 369.0, "disk_hit": 0, "load": 55.5}
+    late = b'{"kind":"load","phase":"warm","ms":7.0,"serving":true}\n'
+    (folder / "events.rank0.jsonl").write_bytes(events() + late)
+    assert read_records([folder]).results[0].warm_ms == found
 
 
 @pytest.mark.parametrize(

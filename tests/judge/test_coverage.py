@@ -97,6 +97,19 @@ def test_events_of_warm_up_and_loads_are_no_misses():
     assert cover(PLAN, [A, B], observed({A: 1, B: 1}, *events)).missed == 0
 
 
+def test_what_a_warm_up_makes_after_start_up_is_missed():
+    late = msgspec.structs.replace(event("compile", C, 4, "warm", 50.0), serving=True)
+    for launches, count in (({A: 3, B: 1, C: 7}, 7), ({A: 3, B: 1}, 0)):
+        coverage = cover(PLAN, [A, B], observed(launches, late))
+        assert (coverage.needed, coverage.missed, coverage.unreached) == (3, 1, 0)
+        (miss,) = coverage.misses
+        assert (miss.key, miss.first_step, miss.count, miss.ms) == (C, 4, count, 50.0)
+        assert (miss.finding.kind, miss.finding.message) == (
+            "MISS",
+            "K: a warm-up came to this key after start-up was over",
+        )
+
+
 def test_a_key_whose_warm_up_failed_is_missed_and_not_unreached():
     coverage = cover(PLAN, [A], observed({B: 1}, event("compile", B)))
     assert (coverage.warmed, coverage.missed) == (1, 1)

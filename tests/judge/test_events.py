@@ -52,6 +52,20 @@ def test_a_late_compile_with_its_load_is_one_miss():
     )
 
 
+def test_a_warm_up_after_start_up_is_judged_as_serving_is():
+    late = [
+        msgspec.structs.replace(warm(kind, key), serving=True)
+        for kind, key in (("compile", C), ("load", A), ("tune", TUNED), ("failed", B))
+    ]
+    for enabled in (True, False):
+        found = judge([warm("compile", A), *late], PLAN, enabled=enabled)
+        late_ones = [one for one in found if one.kind != "GATE-IGNORED"]
+        assert kinds(late_ones) == ["MISS", "NOT-EXECUTED", "AUTOTUNE", "MISS"]
+        assert len(found) - len(late_ones) == (not enabled)
+    message = "K: a warm-up came to this key after start-up was over (10.0 ms)"
+    assert found[1].message == found[-1].message == message
+
+
 def test_without_a_plan_a_miss_is_compared_with_what_was_made_at_start_up():
     [finding] = judge([warm("compile", A), event("compile", B)])
     assert (finding.kind, finding.kernel, finding.warmed) == ("MISS", "m.k", "i32/")

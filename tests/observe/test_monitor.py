@@ -97,6 +97,49 @@ def test_hits_and_warm_ups_pass_where_compiles_are_refused(stub):
     ]
 
 
+def test_a_warm_up_after_start_up_is_late(stub, triton_cache):
+    with Monitor("error", count_hits=True) as monitor:
+        with phases.phase("warm"):
+            launch(16)
+        monitor.begin_serving()
+        monitor.step = 2
+        before = files(triton_cache)
+        with phases.phase("warm"), pytest.raises(CompileRefused) as refusal:
+            launch(17)
+        assert files(triton_cache) == before
+        with phases.phase("warm"):
+            launch(16)
+        launch(16)
+        assert monitor.launches() == {key(16): 1}  # what a warm-up looks up is no launch
+    assert str(refusal.value) == (
+        f"a warm-up in step 2 needs {key()} [{key_id(key())}], which was not warmed: "
+        f"{__name__}.copy: a warm-up came to this key after start-up was over; warm this key with "
+        "the others, before serving begins, or let it compile: Monitor('warn'), on the command "
+        "line --monitor warn"
+    )
+    assert [(event.kind, event.phase, event.step, event.late) for event in monitor.events] == [
+        ("compile", "warm", -1, False),
+        ("load", "warm", -1, False),
+        ("refused", "warm", 2, True),
+    ]
+    assert [finding.kind for finding in monitor.findings()] == ["MISS"]
+    with monitor, phases.phase("warm"):  # a start-up of its own
+        launch(17)
+    assert kinds(monitor)[3:] == ["compile", "load"]
+
+
+def test_a_warm_up_after_start_up_is_warned_of_and_gets_null_kernels(stub):
+    with Monitor("warn") as monitor, phases.phase("warm"):
+        monitor.begin_serving()
+        with pytest.warns(LateCompileWarning, match="compile while serving"):
+            launch(17)
+    copy.device_caches.clear()
+    with Monitor("record", null_kernels=True) as monitor, phases.phase("warm"):
+        monitor.begin_serving()
+        launch(17)
+    assert monitor.events == []
+
+
 def test_every_monitor_hears_of_a_refusal(stub):
     outer, inner, late = Monitor("record"), Monitor("error"), Monitor("record")
     with outer, inner, late, pytest.raises(CompileRefused):

@@ -12,6 +12,7 @@ from collections import Counter, _count_elements  # type: ignore[attr-defined] #
 from typing import Any
 
 from jitwarm.backends.triton.naming import import_path, known_functions
+from jitwarm.observe.phases import current_phase
 
 # A function, by the id it keeps while its recorder lives; a device; Triton's in-process string.
 LookUp = tuple[int, int, str]
@@ -34,9 +35,10 @@ class HitRecorder(dict[str, Any]):
         self.counts: dict[str, int] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Triton's look-up of a launch."""
-        # `counts[key] += 1` loses counts when threads launch together; this is one C call.
-        _count_elements(self.counts, (key,))
+        """Triton's look-up of a launch, or of a warm-up, which is none."""
+        if current_phase() != "warm":
+            # `counts[key] += 1` loses counts when threads launch together; this is one C call.
+            _count_elements(self.counts, (key,))
         return dict.get(self, key, default)
 
     @classmethod
@@ -68,7 +70,7 @@ def remember(fn: Any, device: int, in_process: str, text: str) -> None:
 
 
 def look_ups() -> Counter[LookUp]:
-    """All look-ups since counting began; warm-ups look keys up too."""
+    """All look-ups since counting began, but for those of warm-ups."""
     return Counter(
         {
             (fn, device, in_process): count
@@ -117,4 +119,6 @@ def count_miss(fn: Any, device: int, in_process: str) -> None:
     came before that.
     """
     if _users and not isinstance(fn.device_caches[device][0], HitRecorder):
-        _count_elements(HitRecorder.install(fn, device).counts, (in_process,))
+        recorder = HitRecorder.install(fn, device)
+        if current_phase() != "warm":
+            _count_elements(recorder.counts, (in_process,))

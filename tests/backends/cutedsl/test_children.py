@@ -106,6 +106,16 @@ def test_children_compile_the_same_binaries(tmp_path, pids, monkeypatch):
     ] * 3
 
 
+def test_a_warm_up_after_start_up_is_refused_before_anything_is_compiled(pids):
+    kernel = subjects.AddKernel()
+    with Monitor("error", prepay=False) as monitor:
+        monitor.begin_serving()
+        report = warm(planned(kernel), jobs=2)
+    assert statuses(report) == ["failed"] * 3 and pids == []
+    assert [event.kind for event in monitor.events] == ["refused"] * 3
+    assert [type(one.error).__name__ for one in report.outcomes] == ["CompileRefused"] * 3
+
+
 def test_what_is_there_needs_no_child(pids):
     kernel = subjects.AddKernel()
     plan = planned(kernel)
