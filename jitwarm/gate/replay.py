@@ -31,15 +31,15 @@ class Asked:
     """What some steps asked for: launches by key, tunings in order, and the keys of `launched`
     whose first launch was made inside of a kernel that owns its compile.
 
-    `warmed` are the keys that no launch came to first, but a warm-up in a step; those that are not
-    planned are in `launched` too, if need be with 0 launches. `running` names the threads that
+    `warmed_late` are the keys that a warm-up in a step came to before any launch; those that are
+    not planned are in `launched` too, if need be with 0 launches. `running` names the threads that
     still ran at the end.
     """
 
     launched: dict[str, int]
     tunings: tuple[Event, ...]
     inside: frozenset[str]
-    warmed: dict[str, Event]
+    warmed_late: dict[str, Event]
     running: tuple[str, ...]
 
 
@@ -57,10 +57,10 @@ def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> 
         threads.settle(monitor.seen)
         running = threads.names(threads.running())
         launched = monitor.launches()
-    late = dict.fromkeys(monitor.warmed.keys() - plan.backend_keys, 0)
+    late = dict.fromkeys(monitor.warmed_late.keys() - plan.backend_keys, 0)
     tunings = tuple(one for one in monitor.events if one.kind == "tune")
     inside = frozenset(monitor.inside)
-    return Asked(late | launched, tunings, inside, monitor.warmed, running)
+    return Asked(late | launched, tunings, inside, monitor.warmed_late, running)
 
 
 def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> RankReplay:
@@ -79,7 +79,7 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
         MissRecord(planned.name(key), key, -1, count, 0.0, finding, rank)
         for key, count in asked.launched.items()
         if key in missing and key not in untold
-        for finding in [planned.explain(key, event=asked.warmed.get(key))]
+        for finding in [planned.explain(key, event=asked.warmed_late.get(key))]
     ]
     misses += [
         MissRecord(one.kernel, key, first.step, count, 0.0, one, rank)
@@ -113,11 +113,11 @@ class _KeyMonitor(Monitor):
         kernels = (getattr(i.recipe, "kernel", None) for i in plan.items if i.backend == "opaque")
         self.owners = tuple({type(kernel) for kernel in kernels if kernel is not None})
         self.inside: set[str] = set()
-        self.warmed: dict[str, Event] = {}
+        self.warmed_late: dict[str, Event] = {}
 
     def on_miss(self, miss: Miss) -> Any:
         if current_phase() == "warm" and miss.kind != "tune":
-            self.warmed.setdefault(miss.text, self._of_miss("compile", miss))
+            self.warmed_late.setdefault(miss.text, self._of_miss("compile", miss))
         if self.owners and _launched_inside(self.owners):
             self.inside.add(miss.text)
         return super().on_miss(miss)
