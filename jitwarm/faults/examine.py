@@ -120,8 +120,10 @@ def _proved(fault: Fault, subject: Any, plan: Plan) -> list[Finding]:
     findings = prove(subject, plan, launches, **limits).findings
     if fault.launches is None:
         return [one for one in findings if one.kind == "BUDGET"]
-    # What could not be planned is told with what could not be made ready.
-    return without_samples(fault, [one for one in findings if one.kind != "WARM-CRASH"])
+    # What could not be planned is told with what could not be made ready; and how a warm-up by hand
+    # spells its launches is not known here.
+    kinds = ("WARM-CRASH",) if fault.warmup is None else ("WARM-CRASH", "DISK-HIT")
+    return without_samples(fault, [one for one in findings if one.kind not in kinds])
 
 
 def _core(kernel: Any) -> Any:

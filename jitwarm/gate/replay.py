@@ -12,11 +12,14 @@ from types import FrameType
 from typing import Any
 
 from jitwarm.backends.miss import Miss
+from jitwarm.backends.triton.residents import Respelt
+from jitwarm.findings import Finding
 from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.model import Model
 from jitwarm.observe.events import Event
 from jitwarm.observe.monitor import Monitor
+from jitwarm.observe.phases import phase_of_event
 from jitwarm.plan import Plan
 from jitwarm.proof.plan import ProofPlan
 from jitwarm.record import MissRecord
@@ -26,28 +29,31 @@ from jitwarm.traffic import Batch, replay
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What some steps asked for: launches by key, tunings in order, and the keys of `launched`
-    whose first launch was made inside of a kernel that owns its compile.
+    """What some steps asked for: launches by key, tunings in order, the keys of `launched` whose
+    first launch was made inside of a kernel that owns its compile, and launches of planned keys
+    that Triton does not find in memory.
     """
 
     launched: dict[str, int]
     tunings: tuple[Event, ...]
     inside: frozenset[str]
+    respelt: tuple[Respelt, ...]
 
 
-def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> Asked:
-    """Make these steps of null kernels.
+def ask_steps(model: Model, batches: Sequence[Batch], rank: int, planned: ProofPlan) -> Asked:
+    """Make these steps of null kernels, those of planned Triton launches in memory beforehand.
 
     No binary is compiled and no choice of an autotuner outlives it, so that what another rank asks
     for is seen as well.
     """
-    with _KeyMonitor(rank, plan) as monitor:
+    residents = planned.residents
+    with residents.in_memory(), _KeyMonitor(rank, planned) as monitor:
         for index, batch in enumerate(batches):
             monitor.step = index
             model.step(batch)
         launched = monitor.launches()
     tunings = (one for one in monitor.events if one.kind == "tune" and one.phase != "warm")
-    return Asked(launched, tuple(tunings), frozenset(monitor.inside))
+    return Asked(launched, tuple(tunings), frozenset(monitor.inside), tuple(monitor.respelt))
 
 
 def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> RankReplay:
@@ -57,8 +63,8 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
     warmed with it: that shows in `jitwarm run` only, so it is not judged.
     """
     batches = replay(case, steps).batches
-    asked = ask_steps(model, batches, rank, plan)
     planned = ProofPlan(plan)
+    asked = ask_steps(model, batches, rank, planned)
     paths = {path_of(key) for key in planned.texts}
     missing = asked.launched.keys() - planned.ready.keys()
     untold = {key for key in missing & asked.inside if path_of(key) not in paths}
@@ -66,6 +72,10 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
         MissRecord(planned.name(key), key, -1, count, 0.0, planned.explain(key), rank)
         for key, count in asked.launched.items()
         if key in missing and key not in untold
+    ]
+    misses += [
+        MissRecord(planned.name(key), key, -1, asked.launched[key], 0.0, finding, rank)
+        for key, finding in _respelt(planned, asked.respelt)
     ]
     misses += [
         MissRecord(one.kernel, key, first.step, count, 0.0, one, rank)
@@ -82,6 +92,12 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
     )
 
 
+def _respelt(planned: ProofPlan, launches: Iterable[Respelt]) -> Iterable[tuple[str, Finding]]:
+    """Each planned key that a launch does not find in memory, with the first reason."""
+    found = {one.text: planned.explain_respelt(one) for one in reversed(tuple(launches))}
+    yield from reversed(found.items())
+
+
 def _unchosen(planned: ProofPlan, tunings: Iterable[Event]) -> Iterable[Any]:
     """Each choice that start-up does not make: (text, how often), its first event, why."""
     events = [one for one in tunings if one.key not in planned.choices]
@@ -91,17 +107,22 @@ def _unchosen(planned: ProofPlan, tunings: Iterable[Event]) -> Iterable[Any]:
 
 
 class _KeyMonitor(Monitor):
-    """Serves null kernels, and notes what kernels that own their compile launch inside."""
+    """Serves null kernels, and notes what kernels that own their compile launch inside, and what
+    is planned and not in memory all the same.
+    """
 
-    def __init__(self, rank: int, plan: Plan) -> None:
+    def __init__(self, rank: int, planned: ProofPlan) -> None:
         super().__init__("record", rank=rank, count_hits=True, null_kernels=True)
-        kernels = (getattr(i.recipe, "kernel", None) for i in plan.items if i.backend == "opaque")
-        self.owners = tuple({type(kernel) for kernel in kernels if kernel is not None})
+        self.owners = planned.owning_types()
+        self.warmed = planned.residents.spellings
         self.inside: set[str] = set()
+        self.respelt: dict[Respelt, None] = {}
 
     def on_miss(self, miss: Miss) -> Any:
         if self.owners and _launched_inside(self.owners):
             self.inside.add(miss.text)
+        elif miss.text in self.warmed and phase_of_event() != "warm":
+            self.respelt[Respelt(miss.text, miss.spelling)] = None
         return super().on_miss(miss)
 
 
