@@ -22,9 +22,12 @@ class Difference(NamedTuple):
 
 
 def difference(one: Sequence[str], other: Sequence[str]) -> Difference:
-    """In what the backend keys of two launches differ, each launch with one or several keys."""
+    """In what the backend keys of two launches differ, each launch with one or several keys: those
+    that only one of them has are compared, or all of them where there are none.
+    """
     pairs: dict[str, tuple[str, str]] = {}
-    for a, b in zip(one, other, strict=False):
+    lost, gained = ([key for key in a if key not in b] for a, b in ((one, other), (other, one)))
+    for a, b in zip(lost or one, gained or other, strict=False):
         mine, theirs = fields_of(a).together(), fields_of(b).together()
         for name in {**mine, **theirs}:
             values = mine.get(name, "absent"), theirs.get(name, "absent")
