@@ -101,7 +101,7 @@ def _plan_ranks(job: Job, device: Device) -> Work:
         backend_keys = plan.backend_keys
         plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
         warmed.append(_warmed(model, plan, warm(plan, enabled=False)))
-    return Work(plans=tuple(plans), warmed=_of_all(job.ranks, warmed))
+    return Work(plans=tuple(plans), warmed=_of_all(job.ranks, warmed), ranks=tuple(warmed))
 
 
 def _of_all(ranks: Sequence[int], warmed: Sequence[Warmed]) -> Warmed:
@@ -139,7 +139,7 @@ def _prove_ranks(job: Job, device: Device) -> Work:
         launches = sum(asked.launched.values())
         proofs.append(RankProof(rank, proof, len(traffic.batches), launches))
     warmed_all = _of_all(job.ranks, warmed)
-    return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed_all)
+    return Work(tuple(plans), proofs=tuple(proofs), warmed=warmed_all, ranks=tuple(warmed))
 
 
 def _check_ranks(job: Job, device: Device) -> Work:

@@ -163,6 +163,8 @@ def test_tables_of_two_processes():
     )
     (finding,) = table_findings(many, shifted, "elsewhere")
     assert (finding.field, finding.warmed, finding.seen) == ("n", "1", "7")
+    (fewer,) = table_findings(many, KeyTable("f", [""], [many.keys[0][:2]]), "elsewhere")
+    assert fewer.field == "the number of launches"
     assert not list(table_findings(one, KeyTable("f"), "elsewhere"))
 
 
