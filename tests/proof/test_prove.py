@@ -10,10 +10,14 @@ import pytest
 
 import jitwarm
 from jitwarm import Envelope, Ints, KeyFunction, Values, affine, next_power_of_two, pointer, prove
+from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.declare import TensorSpec, declare, launch
 from jitwarm.errors import DeclarationError, WrongKindError
 from jitwarm.plan import make_plan
+from jitwarm.proof.model import prove_model
+from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.prove import fingerprint, prove_envelopes
+from jitwarm.proof.real_steps import switched_off, with_respelt
 from jitwarm.proof.result import Proof
 from jitwarm.registry import JitWarmupRegistry, owner
 
@@ -102,6 +106,25 @@ def test_options_in_another_order():
     ]
     plan = plan_of((declaration, {}))
     assert prove(declaration, plan.keys(), [swapped]).findings == ()  # spellings are not stored
+
+
+def test_what_real_steps_spell_in_another_way_is_missing():
+    declaration = declare(k.copy)(lambda: [launch(**copy_launch(17))])
+    plan = plan_of((declaration, {}))
+    key = plan.items[0].backend_key
+    proof = prove_model(object(), plan, {key: 5})  # a model without envelopes
+    assert (proof.kernels[0].missing, proof.findings) == (0, ())
+    written = {**copy_launch(17), "num_stages": 3}
+    recipe = TritonRecipe(plan.items[0].recipe.kernel, tuple(written.items()))
+    respelt = [ProofPlan(plan).residents.ask(recipe).respelt]
+    found = with_respelt(proof, plan, respelt)
+    (one,) = found.kernels
+    assert (one.missing, one.missing_keys) == (1, (key,))
+    (finding,) = found.findings
+    assert (finding.kind, finding.field, finding.seen) == ("DISK-HIT", "num_stages", "3")
+    assert finding.owners == ("layer0",)
+    assert with_respelt(found, plan, respelt) == found
+    assert switched_off(found, plan).kernels[0].missing == 1
 
 
 def test_a_constant_that_compares_equal_to_a_warmed_one():
