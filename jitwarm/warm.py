@@ -14,7 +14,7 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +118,7 @@ def warm(
     """
     check_options(jobs=jobs, depth=depth)
     jobs = jobs or env.jobs() or os.cpu_count() or 1
-    units = [_Unit(items[0], _spellings(items)) for items in plan.by_backend_key.values()]
+    units = [_Unit(items[0], spellings(items)) for items in plan.by_backend_key.values()]
     start, cpu = time.perf_counter(), _cpu_seconds()
     if enabled:
         outcomes = _warm_all(units, jobs, depth, progress)
@@ -161,7 +161,10 @@ class _Unit:
     recipes: tuple[Any, ...]
 
 
-def _spellings(items: list[PlanItem]) -> tuple[Any, ...]:
+def spellings(items: Iterable[PlanItem]) -> tuple[Any, ...]:
+    """Of items of one backend key the recipes that warm-up makes ready: one for each way in which
+    launches spell its options.
+    """
     spelt: dict[Hashable, Any] = {}
     for item in items:
         spelt.setdefault(keys.exact(getattr(item.recipe, "options", ())), item.recipe)

@@ -45,7 +45,8 @@ from jitwarm.model import Model, build
 from jitwarm.observe.monitor import Monitor
 from jitwarm.plan import Plan, make_plan
 from jitwarm.proof.model import prove_model
-from jitwarm.proof.real_steps import switched_off, with_tunings
+from jitwarm.proof.plan import ProofPlan
+from jitwarm.proof.real_steps import switched_off, with_respelt, with_tunings
 from jitwarm.record import DeviceRecord, FailedKey, RankPlan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.report.progress import show_progress
@@ -101,7 +102,7 @@ def _plan_ranks(job: Job, device: Device) -> Work:
         backend_keys = plan.backend_keys
         plans.append(RankPlan(rank, len(plan.items), len(backend_keys), digest(backend_keys)))
         warmed.append(_warmed(model, plan, warm(plan, enabled=False)))
-    return Work(plans=tuple(plans), warmed=_of_all(job.ranks, warmed))
+    return Work(plans=tuple(plans), warmed=_of_all(job.ranks, warmed), ranks=tuple(warmed))
 
 
 def _of_all(ranks: Sequence[int], warmed: Sequence[Warmed]) -> Warmed:
@@ -130,16 +131,16 @@ def _prove_ranks(job: Job, device: Device) -> Work:
             RankPlan(rank, len(plan.items), len(plan.backend_keys), digest(plan.backend_keys))
         )
         warmed.append(_warmed(model, plan, warm(plan, enabled=False)))
-        asked = ask_steps(model, traffic.batches, rank, plan)
+        asked = ask_steps(model, traffic.batches, rank, ProofPlan(plan))
         seconds = {i.backend_key: job.key_seconds.get(i.kernel, 0.0) for i in plan.items}
         proof = prove_model(model, plan, asked.launched, seconds=seconds)
-        proof = with_tunings(proof, plan, asked.tunings)
+        proof = with_respelt(with_tunings(proof, plan, asked.tunings), plan, asked.respelt)
         if not job.case.warmup.enable_jit_warmup:
             proof = switched_off(proof, plan)
         launches = sum(asked.launched.values())
         proofs.append(RankProof(rank, proof, len(traffic.batches), launches))
     warmed_all = _of_all(job.ranks, warmed)
-    return Work(plans=tuple(plans), proofs=tuple(proofs), warmed=warmed_all)
+    return Work(tuple(plans), proofs=tuple(proofs), warmed=warmed_all, ranks=tuple(warmed))
 
 
 def _check_ranks(job: Job, device: Device) -> Work:

@@ -166,7 +166,13 @@ def test_a_plan_that_depends_on_the_hash_seed(tmp_path):
     code, found = record(tmp_path, block="512 if hash('ab') % 2 else 256")
     # Seeds 1 and 2 give it another parity; if Python changed that, this test would say so.
     assert code == 1
-    assert [one["kind"] for one in found["findings"]] == ["KEY-UNSTABLE"]
+    (finding,) = found["findings"]
+    assert (finding["kind"], finding["kernel"], finding["field"]) == (
+        "KEY-UNSTABLE",
+        "Scale",
+        "BLOCK",
+    )
+    assert {finding["warmed"], finding["seen"]} == {"constexpr=512", "constexpr=256"}
 
 
 def test_a_proof_of_nothing_does_not_pass(tmp_path):

@@ -22,7 +22,7 @@ def test_modules_that_the_first_steps_import_are_counted(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     device = SimpleNamespace(synchronize=lambda: None)
-    monitor = SimpleNamespace(step=-1, launches=lambda: {"k": 2})
+    monitor = SimpleNamespace(step=-1, launches=lambda: {"k": 2}, seen=lambda: 2)
     batches = [names[:1], names[1:], names, []]
     plan = SimpleNamespace(batches=batches, first_prefill=0, first_decode=1, later_prefill=(2,),
                            later_decode=(3,))  # fmt: skip

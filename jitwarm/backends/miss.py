@@ -23,7 +23,8 @@ class Miss:
     stopped it) are the other ends. It is `tune` from the start where configurations are about to be
     timed; `text` is then what the choice is for. `stages` are milliseconds a compiler stage, `ms`
     is the whole. `values` are the whole numbers among the launch's run-time arguments, where the
-    compiler's key has only their classes.
+    compiler's key has only their classes. `spelling` are the launch's options as written, where
+    that is a part of `in_process`.
     """
 
     kernel: str
@@ -33,6 +34,7 @@ class Miss:
     stages: dict[str, float] = field(default_factory=dict)
     ms: float = 0.0
     values: dict[str, int] = field(default_factory=dict)
+    spelling: tuple[tuple[str, str], ...] = ()
 
 
 @contextmanager

@@ -62,8 +62,8 @@ def examine(fault: Fault, rank: int = 0, *, warming: Path | None = None) -> Exam
         return Examined(key_function_findings(fault, fault.kernel))
     if is_wrapped(fault.kernel):
         return Examined(wrapped_findings(fault))
-    subject = _subject(fault)
-    plan = _plan(fault, subject)
+    subject = subject_of(fault)
+    plan = plan_of(fault, subject)
     found = list(plan.findings)
     is_written = fault.launches is not None and not fault.steps
     if is_written or fault.budget is not None:
@@ -77,7 +77,7 @@ def examine(fault: Fault, rank: int = 0, *, warming: Path | None = None) -> Exam
     return examined
 
 
-def _subject(fault: Fault) -> Any:
+def subject_of(fault: Fault) -> Any:
     """What is registered and proved: a `Declaration` around a native kernel, which has the name,
     and anything else as it is.
     """
@@ -93,7 +93,8 @@ def _subject(fault: Fault) -> Any:
     return Declaration(kernel, cases, getattr(getattr(kernel, "fn", None), "__name__", "kernel"))
 
 
-def _plan(fault: Fault, subject: Any) -> Plan:
+def plan_of(fault: Fault, subject: Any) -> Plan:
+    """What is declared or registered of a fault's subject."""
     registry = JitWarmupRegistry(fault.config)
     if hasattr(subject, "enumerate_keys"):
         with registry.activate():
@@ -120,8 +121,10 @@ def _proved(fault: Fault, subject: Any, plan: Plan) -> list[Finding]:
     findings = prove(subject, plan, launches, **limits).findings
     if fault.launches is None:
         return [one for one in findings if one.kind == "BUDGET"]
-    # What could not be planned is told with what could not be made ready.
-    return without_samples(fault, [one for one in findings if one.kind != "WARM-CRASH"])
+    # What could not be planned is told with what could not be made ready; and how a warm-up by hand
+    # spells its launches is not known here.
+    kinds = ("WARM-CRASH",) if fault.warmup is None else ("WARM-CRASH", "DISK-HIT")
+    return without_samples(fault, [one for one in findings if one.kind not in kinds])
 
 
 def _core(kernel: Any) -> Any:

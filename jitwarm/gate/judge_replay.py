@@ -25,25 +25,27 @@ KINDS = ("decode", "padded", "prefill", "mixed")
 def judge_replays(
     place: Place, replays: Iterable[RankReplay], names: Mapping[str, str]
 ) -> Iterator[Statement]:
-    """A statement for each kernel that misses keys, and for each rank that launched nothing.
+    """A statement for each kernel that misses keys, one for each that does not find planned keys in
+    memory, and one for each rank that launched nothing.
 
     `names` are kernels by the path of their function: one that is no longer registered is in no
     plan.
     """
-    misses: dict[str, list[MissRecord]] = {}
+    misses: dict[tuple[str, bool], list[MissRecord]] = {}
     untold: dict[str, None] = {}
     for one in sorted(replays, key=lambda replay: replay.rank):
         if not one.launches:
             what = f"rank {one.rank} launched nothing in {counted(one.steps, 'step')}"
             yield place.say("RUN-FAILED", RUN, f"{what}: no miss there shows nothing")
         for miss in one.misses:
-            misses.setdefault(names.get(path_of(miss.key), miss.kernel), []).append(miss)
+            kernel = names.get(path_of(miss.key), miss.kernel)
+            misses.setdefault((kernel, miss.finding.kind == "DISK-HIT"), []).append(miss)
         untold |= dict.fromkeys(one.untold)
         if one.running:
             text = f"rank {one.rank}: {still_run(one.running)}; {UNSEEN}"
             yield place.say("MISS", OK, text)
-    for kernel, found in sorted(misses.items()):
-        yield _missed(place, kernel, found)
+    for (kernel, planned), found in sorted(misses.items()):
+        yield _missed(place, kernel, found, is_planned=planned)
     if untold:
         text = (
             f"traffic needs {counted(len(untold), 'key')} inside of a kernel that owns its "
@@ -75,7 +77,7 @@ def replayed_text(cases: Mapping[str, Sequence[RankReplay]]) -> str:
     return text
 
 
-def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
+def _missed(place: Place, kernel: str, found: list[MissRecord], *, is_planned: bool) -> Statement:
     where: dict[str, list[int]] = {}
     first: dict[str, MissRecord] = {}
     for miss in found:
@@ -89,10 +91,13 @@ def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
     choices = sum(map(is_tuning, where))
     parts = [counted(len(where) - choices, "key")] * (len(where) > choices)
     parts += [f"{counted(choices, 'choice')} of an autotuner"] * (choices > 0)
+    said = f"traffic needs {' and '.join(parts)} that nobody planned"
+    if is_planned:
+        said = f"traffic misses {counted(len(where), 'planned key')}"
     statement = place.say(
         "MISS",
         GATE,
-        f"traffic needs {' and '.join(parts)} that nobody planned: {why[0]}{more}",
+        f"{said}: {why[0]}{more}",
         kernel,
         [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items())],
     )

@@ -13,6 +13,8 @@ from typing import Any
 
 from jitwarm import threads
 from jitwarm.backends.miss import Miss
+from jitwarm.backends.triton.residents import Respelt
+from jitwarm.findings import Finding
 from jitwarm.jobs import RankReplay
 from jitwarm.judge.planned import path_of
 from jitwarm.model import Model
@@ -28,8 +30,9 @@ from jitwarm.traffic import Batch, replay
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What some steps asked for: launches by key, tunings in order, and the keys of `launched`
-    whose first launch was made inside of a kernel that owns its compile.
+    """What some steps asked for: launches by key, tunings in order, the keys of `launched` whose
+    first launch was made inside of a kernel that owns its compile, and launches of planned keys
+    that Triton does not find in memory.
 
     `warmed_late` are the keys that a warm-up in a step came to before any launch; those that are
     not planned are in `launched` too, if need be with 0 launches. `running` names the threads that
@@ -39,17 +42,18 @@ class Asked:
     launched: dict[str, int]
     tunings: tuple[Event, ...]
     inside: frozenset[str]
+    respelt: tuple[Respelt, ...]
     warmed_late: dict[str, Event]
     running: tuple[str, ...]
 
 
-def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> Asked:
-    """Make these steps of null kernels.
+def ask_steps(model: Model, batches: Sequence[Batch], rank: int, planned: ProofPlan) -> Asked:
+    """Make these steps of null kernels, those of planned Triton launches in memory beforehand.
 
     No binary is compiled and no choice of an autotuner outlives it, so that what another rank asks
     for is seen as well.
     """
-    with _KeyMonitor(rank, plan) as monitor:
+    with planned.residents.in_memory(), _KeyMonitor(rank, planned) as monitor:
         monitor.begin_serving()
         for index, batch in enumerate(batches):
             monitor.step = index
@@ -57,10 +61,15 @@ def ask_steps(model: Model, batches: Sequence[Batch], rank: int, plan: Plan) -> 
         threads.settle(monitor.seen)
         running = threads.names(threads.running())
         launched = monitor.launches()
-    late = dict.fromkeys(monitor.warmed_late.keys() - plan.backend_keys, 0)
-    tunings = tuple(one for one in monitor.events if one.kind == "tune")
-    inside = frozenset(monitor.inside)
-    return Asked(late | launched, tunings, inside, monitor.warmed_late, running)
+    late = dict.fromkeys(monitor.warmed_late.keys() - planned.ready.keys(), 0)
+    return Asked(
+        launched=late | launched,
+        tunings=tuple(one for one in monitor.events if one.kind == "tune"),
+        inside=frozenset(monitor.inside),
+        respelt=tuple(monitor.respelt),
+        warmed_late=monitor.warmed_late,
+        running=running,
+    )
 
 
 def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> RankReplay:
@@ -70,8 +79,8 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
     warmed with it: that shows in `jitwarm run` only, so it is not judged.
     """
     batches = replay(case, steps).batches
-    asked = ask_steps(model, batches, rank, plan)
     planned = ProofPlan(plan)
+    asked = ask_steps(model, batches, rank, planned)
     paths = {path_of(key) for key in planned.texts}
     missing = asked.launched.keys() - planned.ready.keys()
     untold = {key for key in missing & asked.inside if path_of(key) not in paths}
@@ -80,6 +89,10 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
         for key, count in asked.launched.items()
         if key in missing and key not in untold
         for finding in [planned.explain(key, event=asked.warmed_late.get(key))]
+    ]
+    misses += [
+        MissRecord(planned.name(key), key, -1, asked.launched[key], 0.0, finding, rank)
+        for key, finding in _respelt(planned, asked.respelt)
     ]
     misses += [
         MissRecord(one.kernel, key, first.step, count, 0.0, one, rank)
@@ -97,6 +110,12 @@ def replay_keys(case: Case, rank: int, model: Model, plan: Plan, steps: int) -> 
     )
 
 
+def _respelt(planned: ProofPlan, launches: Iterable[Respelt]) -> Iterable[tuple[str, Finding]]:
+    """Each planned key that a launch does not find in memory, with the first reason."""
+    found = {one.text: planned.explain_respelt(one) for one in reversed(tuple(launches))}
+    yield from reversed(found.items())
+
+
 def _unchosen(planned: ProofPlan, tunings: Iterable[Event]) -> Iterable[Any]:
     """Each choice that start-up does not make: (text, how often), its first event, why."""
     events = [one for one in tunings if one.key not in planned.choices]
@@ -106,20 +125,26 @@ def _unchosen(planned: ProofPlan, tunings: Iterable[Event]) -> Iterable[Any]:
 
 
 class _KeyMonitor(Monitor):
-    """Serves null kernels, and notes what kernels that own their compile launch inside."""
+    """Serves null kernels, and notes what kernels that own their compile launch inside, and what
+    is planned and not in memory all the same.
+    """
 
-    def __init__(self, rank: int, plan: Plan) -> None:
+    def __init__(self, rank: int, planned: ProofPlan) -> None:
         super().__init__("record", rank=rank, count_hits=True, null_kernels=True)
-        kernels = (getattr(i.recipe, "kernel", None) for i in plan.items if i.backend == "opaque")
-        self.owners = tuple({type(kernel) for kernel in kernels if kernel is not None})
+        self.owners = planned.owning_types()
+        self.warmed = planned.residents.spellings
         self.inside: set[str] = set()
+        self.respelt: dict[Respelt, None] = {}
         self.warmed_late: dict[str, Event] = {}
 
     def on_miss(self, miss: Miss) -> Any:
-        if current_phase() == "warm" and miss.kind != "tune":
+        in_warm_up = current_phase() == "warm"
+        if in_warm_up and miss.kind != "tune":
             self.warmed_late.setdefault(miss.text, self._of_miss("compile", miss))
         if self.owners and _launched_inside(self.owners):
             self.inside.add(miss.text)
+        elif miss.text in self.warmed and not in_warm_up:
+            self.respelt[Respelt(miss.text, miss.spelling)] = None
         return super().on_miss(miss)
 
 

@@ -15,6 +15,10 @@ Values = Mapping[str, int]
 # Taking a key apart costs some 50 us, and a refusal must be cheap.
 taken_apart = functools.lru_cache(maxsize=4096)(fields_of)
 
+# A launch's options by name, as written; see `backends/triton/binder.py`.
+Spelling = tuple[tuple[str, str], ...]
+_SPELL_ALIKE = "write the options in the declaration as the launch does, in the same order"
+
 # Classes of an integer argument that have one member only.
 _ONES = ("constexpr=1", "i32/1", "i64/1", "u64/1")
 
@@ -119,6 +123,42 @@ def explain_tuning(
     )
 
 
+def explain_spelling(
+    kernel: str, seen: str, warmed: Iterable[Spelling], launched: Spelling
+) -> Finding:
+    """A DISK-HIT finding for a launch of the warmed key `seen` whose options are spelt as
+    `launched`, against the nearest of the spellings that warm-up makes ready.
+
+    `field` names the options that differ, or those that come in another order.
+    """
+    now = dict(launched)
+    ways = []
+    for was in map(dict, warmed):
+        differ = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+        ways.append((differ, was))
+    names, was = min(ways, key=lambda way: len(way[0]))
+    told = [(f"`{name}`", was.get(name, ABSENT), now.get(name, ABSENT)) for name in names]
+    if not names:
+        names = [name for name, other in zip(was, now, strict=True) if name != other]
+        one, other = (", ".join(name for name in way if name in names) for way in (was, now))
+        told = [("the order of options", one, other)] if names else []
+    if not told:
+        return _ready_and_yet_fetched(kernel, seen, "", is_triton=True)
+    said = "; ".join(f"{what}: warmed as {one}, launched as {other}" for what, one, other in told)
+    here = [f"{name}={value}" for name, value in now.items() if name in names]
+    gone = [f"no {name}" for name in names if name not in now]
+    return Finding(
+        "DISK-HIT",
+        kernel,
+        f"{kernel} is warmed with this key, and yet the launch does not find it in memory: it "
+        f"spells its options in another way: {said}",
+        field=", ".join(names),
+        warmed="; ".join(one for _, one, _ in told),
+        seen="; ".join(other for _, _, other in told),
+        advice=f"{_SPELL_ALIKE}: {', '.join((*here, *gone))}",
+    )
+
+
 def _how_many(configs: int) -> str:
     if not configs:
         return "its configurations"
@@ -142,8 +182,8 @@ def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool
             f"{kernel} was warmed with this key, and yet the launch did not find it in memory: it "
             "spells its options in another way, or the kernel's caches were cleared meanwhile",
             seen=seen,
-            advice="write the options in the declaration as the launch does, in the same order; "
-            "where they are, look for who clears the kernel's device_caches",
+            advice=f"{_SPELL_ALIKE}; where they are, look for who clears the kernel's "
+            "device_caches",
         )
     return Finding(
         "MISS",

@@ -10,6 +10,8 @@ import msgspec
 from jitwarm.backends.keyfields import fields_of
 from jitwarm.findings import Finding
 
+NUMBER = "the number of launches"
+
 
 class Difference(NamedTuple):
     """The names of the fields that differ, and their values in the one and the other, each
@@ -22,16 +24,21 @@ class Difference(NamedTuple):
 
 
 def difference(one: Sequence[str], other: Sequence[str]) -> Difference:
-    """In what the backend keys of two launches differ, each launch with one or several keys."""
+    """In what the backend keys of two launches differ, each launch with one or several keys: those
+    that only one of them has are compared, or all of them where there are none. Where one has all
+    of the other's, their numbers differ.
+    """
     pairs: dict[str, tuple[str, str]] = {}
-    for a, b in zip(one, other, strict=False):
+    lost, gained = ([key for key in a if key not in b] for a, b in ((one, other), (other, one)))
+    both = zip(lost or one, gained or other, strict=False) if bool(lost) == bool(gained) else ()
+    for a, b in both:
         mine, theirs = fields_of(a).together(), fields_of(b).together()
         for name in {**mine, **theirs}:
             values = mine.get(name, "absent"), theirs.get(name, "absent")
             if values[0] != values[1]:
                 pairs.setdefault(name, values)
     if not pairs:
-        return Difference("the number of launches", " ".join(one), " ".join(other))
+        return Difference(NUMBER, " ".join(one), " ".join(other))
     warmed, seen = zip(*pairs.values(), strict=True)
     return Difference(", ".join(pairs), ", ".join(warmed), ", ".join(seen))
 

@@ -46,13 +46,16 @@ def judge(
         for key, point in found.smallest.items():
             needed.setdefault(key, (point, found))
     keys = dict.fromkeys(entry.backend_key for entry in own)
-    missing = [key for key in needed if key not in planned.ready]
+    unplanned = [key for key in needed if key not in planned.ready]
+    respelt = dict.fromkeys(one.text for found in founds for one in found.respelt)
+    missing = [*unplanned, *respelt]
     reached = set(reached_anywhere) | needed.keys()
     unreached = [key for key in keys if key not in reached and key not in launched]
     paths = set(map(path_of, keys))
     used = {**needed, **dict.fromkeys(key for key in launched if path_of(key) in paths)}
     findings = [one for found in founds for one in found.findings]
-    findings += _missing(name, missing, needed, planned, built_instead(name, founds, planned))
+    findings += _missing(name, unplanned, needed, planned, built_instead(name, founds, planned))
+    findings += _respelt(founds, planned)
     findings += _choices(name, founds, planned)
     findings += _unreached(name, founds, unreached, own, used.keys() - needed.keys(), used, seconds)
     if founds:
@@ -169,6 +172,23 @@ def missed(name: str, keys: Iterable[str], known: Iterable[str]) -> Iterator[tup
                 f"{own[0]}",
             ),
         )
+
+
+def _respelt(founds: Sequence[Found], planned: ProofPlan) -> Iterable[Finding]:
+    """Launches of planned keys that Triton does not find in memory, one for each way in which they
+    spell their options.
+    """
+    first: dict[str, Finding] = {}
+    for found in founds:
+        for launch, point in found.respelt.items():
+            finding = replace(
+                planned.explain_respelt(launch),
+                smallest=point_text(point),
+                site=found.envelope.site,
+                owners=found.envelope.owners,
+            )
+            first.setdefault(finding.message, finding)
+    yield from first.values()
 
 
 def _choices(name: str, founds: Sequence[Found], planned: ProofPlan) -> Iterable[Finding]:

@@ -5,14 +5,19 @@ need none on purpose.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from jitwarm.backends import backend_of
+from jitwarm.backends.triton.residents import Residents, Respelt
 from jitwarm.backends.triton.unwrap import choices_in
 from jitwarm.errors import KeyValueError, WrongKindError
+from jitwarm.findings import Finding
+from jitwarm.judge.explain import explain_spelling
 from jitwarm.judge.planned import Planned, entries_of
 from jitwarm.plan import Plan, PlanItem, PlanKey
 from jitwarm.proof.keyfunction import BACKEND, KeyFunction
+from jitwarm.warm import spellings
 
 
 class ProofPlan(Planned):
@@ -43,6 +48,7 @@ class ProofPlan(Planned):
             plan = plan.items
         items = [item for one in entries_of(plan) for item in self._items(one, kernel)]
         super().__init__(items)
+        self._in_order = items
         self.has_recipes = any(item.recipe is not None for item in items)
         self.ready: dict[str, PlanItem] = {}
         self._by_kernel: dict[str, list[PlanItem]] = {}
@@ -50,6 +56,29 @@ class ProofPlan(Planned):
             if item.backend != "opaque" or not choices_in(item.declared or ""):
                 self._by_kernel.setdefault(item.kernel, []).append(item)
                 self.ready.setdefault(item.backend_key, item)
+
+    @cached_property
+    def residents(self) -> Residents:
+        """The Triton launches that warm-up makes ready, as far as the plan has their recipes."""
+        items: dict[str, list[PlanItem]] = {}
+        for item in self._in_order:
+            if item.backend == "triton" and item.recipe is not None:
+                items.setdefault(item.backend_key, []).append(item)
+        return Residents((key, recipe) for key, own in items.items() for recipe in spellings(own))
+
+    def explain_respelt(self, launch: Respelt) -> Finding:
+        """Why Triton does not find a launch of a warmed key in memory."""
+        warmed = self.residents.spellings[launch.text]
+        name = self.name(launch.text)
+        finding = explain_spelling(name, launch.text, warmed, launch.spelling)
+        return self.placed(finding, launch.text)
+
+    def owning_types(self) -> tuple[type, ...]:
+        """The classes of the planned kernels that own their compile."""
+        kernels = (
+            getattr(i.recipe, "kernel", None) for i in self._in_order if i.backend == "opaque"
+        )
+        return tuple({type(kernel) for kernel in kernels if kernel is not None})
 
     def of_kernel(self, kernel: str) -> list[PlanItem]:
         """The keys of one kernel by name, in plan order."""

@@ -15,7 +15,8 @@ from jitwarm.backends import backend_of
 from jitwarm.backends.triton.compiler import TritonBackend
 from jitwarm.backends.triton.naming import import_path
 from jitwarm.backends.triton.recipe import TritonRecipe
-from jitwarm.backends.triton.unwrap import InnerLaunch, inner_launches, innermost
+from jitwarm.backends.triton.residents import Asked, Respelt
+from jitwarm.backends.triton.unwrap import InnerLaunch, inner_launches, innermost, is_wrapped
 from jitwarm.contract.autotune import is_triton_kernel, launches_of
 from jitwarm.contract.kernel import JitKernel
 from jitwarm.contract.triton import TritonJitKernel
@@ -36,7 +37,8 @@ class Reached:
     `needs` are (backend, backend key) pairs in order, `dispatched` the declared keys that it went
     through by their text, `choices` what an autotuner has to choose for, `arguments` those of the
     native kernel (the fields of the key where there is none), `program` the text of what a
-    `KeyFunction` would build.
+    `KeyFunction` would build. `respelt` are those of warmed keys that Triton does not find in
+    memory, `own` the launches' own keys where a warmed one that compares equal serves them.
     """
 
     needs: tuple[tuple[str, str], ...]
@@ -44,6 +46,8 @@ class Reached:
     dispatched: Mapping[str, Any] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
     program: str | None = None
+    respelt: tuple[Respelt, ...] = ()
+    own: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -102,7 +106,7 @@ def reach_of(kernel: Any, planned: ProofPlan | None = None) -> Reach:
         name = getattr(kernel, "kernel_name", None) if inner is not kernel else None
         if name is None:
             name = planned.name(import_path(innermost(inner)))
-        return _NativeReach(str(name), inner)
+        return _NativeReach(str(name), inner, planned)
     raise WrongKindError(
         f"{kernel!r} is no kernel that can be proved: give an object of a contract class, a "
         "declaration, a @triton.jit function or a KeyFunction"
@@ -113,28 +117,36 @@ _Token = tuple[int, str, str]
 
 
 class _TritonKeys:
-    """Backend keys of Triton launches, asked of the binder once for each class of arguments."""
+    """Backend keys of Triton launches, asked of the binder once for each class of arguments.
 
-    def __init__(self) -> None:
+    They are held against the launches of `planned`, if it is given, as Triton looks one up.
+    """
+
+    def __init__(self, planned: ProofPlan | None = None) -> None:
         import triton
 
         TritonBackend().prepare(())  # raises where there is no device to ask, before any launch
         self._device = int(triton.runtime.driver.active.get_current_device())
-        self._texts: dict[_Token, str] = {}
+        self._residents = planned.residents if planned is not None else None
+        self._known: dict[_Token, Asked] = {}
 
-    def of(self, launch: InnerLaunch) -> str:
+    def of(self, launch: InnerLaunch) -> Asked:
         token = self._token(launch)
-        text = self._texts.get(token) if token else None
-        if text is None:
+        asked = self._known.get(token) if token else None
+        if asked is None:
             recipe = TritonRecipe(
                 import_path(launch.function),
                 tuple(launch.arguments.items()),
                 tuple(launch.options.items()),
             )
-            text = backend_of(recipe).key(recipe)
+            if self._residents is not None:
+                asked = self._residents.ask(recipe)
+            else:
+                text = backend_of(recipe).key(recipe)
+                asked = Asked(text, text)
             if token:
-                self._texts[token] = text
-        return text
+                self._known[token] = asked
+        return asked
 
     def _token(self, launch: InnerLaunch) -> _Token | None:
         """Equal for two launches only if their keys are; None where the binder alone cannot say."""
@@ -153,20 +165,26 @@ class _TritonKeys:
     def reached(
         self, launches: list[InnerLaunch], dispatched: Mapping[str, Any] | None = None
     ) -> Reached:
-        needs = tuple(("triton", self.of(launch)) for launch in launches)
+        asked = [self.of(launch) for launch in launches]
         first = launches[0]
         return Reached(
-            needs, first.arguments | first.options, dispatched or {}, first.choices, program=None
+            tuple(("triton", one.text) for one in asked),
+            first.arguments | first.options,
+            dispatched or {},
+            first.choices,
+            respelt=tuple(one.respelt for one in asked if one.respelt is not None),
+            own=tuple(one.own for one in asked if one.own != one.text),
         )
 
 
 class _NativeReach(Reach):
     """Launches of a `@triton.jit` function as they are written, options included."""
 
-    def __init__(self, name: str, kernel: Any) -> None:
+    def __init__(self, name: str, kernel: Any, planned: ProofPlan) -> None:
         self.name, self.kernel = name, kernel
         self.function = innermost(kernel)
-        self._keys = _TritonKeys()
+        # What a wrapper adds to a launch is Triton's to spell.
+        self._keys = _TritonKeys(None if is_wrapped(kernel) else planned)
 
     def at(self, arguments: Mapping[str, Any]) -> Reached:
         names = self.kernel.arg_names

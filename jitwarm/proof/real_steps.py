@@ -1,4 +1,6 @@
-"""What a proof learns besides the plan: choices that real steps make, and whether warm-up is on."""
+"""What a proof learns besides the plan: choices that real steps make, how they spell their
+launches, and whether warm-up is on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from jitwarm.backends.triton.residents import Respelt
 from jitwarm.findings import Finding
 from jitwarm.observe.events import Event
 from jitwarm.plan import Plan
@@ -30,19 +33,36 @@ def with_tunings(proof: Proof, plan: Plan, tunings: Iterable[Event]) -> Proof:
     return replace(proof, findings=(*proof.findings, *new))
 
 
+def with_respelt(proof: Proof, plan: Plan, launches: Iterable[Respelt]) -> Proof:
+    """The proof with a DISK-HIT finding for each way in which real steps spell launches of planned
+    keys that Triton does not find in memory, unless an envelope told it.
+    """
+    planned = ProofPlan(plan)
+    gone: dict[str, dict[str, None]] = {}
+    findings = {one.message: one for one in proof.findings if one.kind == "DISK-HIT"}
+    told = len(findings)
+    for launch in launches:
+        finding = planned.explain_respelt(launch)
+        gone.setdefault(finding.kernel, {})[launch.text] = None
+        findings.setdefault(finding.message, finding)
+    kernels = tuple(_without(one, gone.get(one.kernel, ())) for one in proof.kernels)
+    return Proof(kernels, (*proof.findings, *list(findings.values())[told:]))
+
+
+def _without(kernel: KernelProof, keys: Iterable[str]) -> KernelProof:
+    """The proof of a kernel whose `keys` are missing, too."""
+    new = [key for key in keys if key not in kernel.missing_keys]
+    missing = (*kernel.missing_keys, *new)
+    return replace(kernel, missing=len(missing), missing_keys=missing)
+
+
 def switched_off(proof: Proof, plan: Plan) -> Proof:
     """The proof where start-up makes nothing ready: each planned key that is needed is missing."""
     planned = ProofPlan(plan)
     kernels, findings = [], []
     for one in proof.kernels:
         gone = _needed(one, planned)
-        kernels.append(
-            replace(
-                one,
-                missing=one.missing + len(gone),
-                missing_keys=(*one.missing_keys, *gone),
-            )
-        )
+        kernels.append(_without(one, gone))
         if gone:
             them = f"the {len(gone)} planned keys" if len(gone) > 1 else "the planned key"
             findings.append(

@@ -237,6 +237,10 @@ class _Search:
         for backend, key in reached.needs:
             found.backends.setdefault(key, backend)
             found.smallest.setdefault(key, point)
+        for key in reached.own:
+            found.backends.setdefault(key, "triton")
+        for launch in reached.respelt:
+            found.respelt.setdefault(launch, point)
         for choice in reached.choices:
             found.choices.setdefault(choice, point)
         for text, key in reached.dispatched.items():

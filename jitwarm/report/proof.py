@@ -9,7 +9,8 @@ import msgspec
 
 from jitwarm.amounts import counted
 from jitwarm.findings import Finding
-from jitwarm.jobs import Answer, RankProof
+from jitwarm.jobs import Answer, RankProof, Warmed
+from jitwarm.proof.compare import NUMBER, Difference, difference
 from jitwarm.proof.result import STRENGTH, Verdict
 from jitwarm.record import SCHEMA, DeviceRecord, FailedKey, RankPlan
 from jitwarm.report.plan import failure_lines
@@ -72,7 +73,7 @@ def proof_record(scenario: Scenario, case: Case, proved: Answer, planned: Answer
     names = dict.fromkeys(kernel.kernel for one in proved.proofs for kernel in one.proof.kernels)
     findings = [f for one in proved.proofs for f in one.proof.findings]
     findings += [f for f in proved.warmed.findings if f not in findings]
-    findings += _unstable(proved.plans, planned.plans)
+    findings += _unstable(proved, planned)
     return ProofRecord(
         schema=SCHEMA,
         scenario=scenario.name,
@@ -204,20 +205,42 @@ def _verdicts(kernels: Iterable[ProvedKernel]) -> str:
     return ", ".join(f"{count} {words[verdict]}" for verdict, count in counts.items() if count)
 
 
-def _unstable(proved: Sequence[RankPlan], planned: Sequence[RankPlan]) -> list[Finding]:
-    """Ranks whose plan has other keys in another process, planned in another order."""
-    other = {plan.rank: plan for plan in planned}
-    return [
-        Finding(
-            "KEY-UNSTABLE",
-            "plan",
-            f"the plan of rank {plan.rank} has {plan.backend_keys} keys in one process and "
-            f"{other[plan.rank].backend_keys} in another, or the same number of other keys",
-            warmed=plan.digest,
-            seen=other[plan.rank].digest,
-            advice="a key depends on the hash seed, or on what was built before: compare the keys "
-            "of jitwarm plan --json under two values of PYTHONHASHSEED",
-        )
-        for plan in proved
-        if plan.digest != other[plan.rank].digest
-    ]
+def _unstable(proved: Answer, planned: Answer) -> Iterable[Finding]:
+    """Kernels whose plan has other keys in another process, planned in another order: the first
+    rank of each where that shows.
+    """
+    others = {plan.rank: one for plan, one in zip(planned.plans, planned.ranks, strict=True)}
+    told: set[str] = set()
+    for plan, warmed in zip(proved.plans, proved.ranks, strict=True):
+        here, there = _keys_of(warmed), _keys_of(others[plan.rank])
+        for kernel in {**here, **there}:
+            one, other = here.get(kernel, []), there.get(kernel, [])
+            if one != other and kernel not in told:
+                told.add(kernel)
+                yield _unstable_kernel(kernel, plan.rank, one, other)
+
+
+def _unstable_kernel(kernel: str, rank: int, one: list[str], other: list[str]) -> Finding:
+    differs = difference(one, other)
+    said = (
+        f"has `{differs.field}` as {differs.warmed} in one process and as {differs.seen} in another"
+    )
+    if differs.field == NUMBER:
+        said = f"has {counted(len(one), 'key')} in one process and {len(other)} in another"
+        differs = Difference("", "", "")
+    return Finding(
+        "KEY-UNSTABLE",
+        kernel,
+        f"{kernel}: its plan at rank {rank} {said}",
+        *differs,
+        advice="a key depends on the process, on the hash seed, or on what was built before: "
+        "declare keys that follow from the configuration alone",
+    )
+
+
+def _keys_of(warmed: Warmed) -> dict[str, list[str]]:
+    """The backend keys of a plan by kernel, in order of their text."""
+    found: dict[str, dict[str, None]] = {}
+    for key in sorted(warmed.keys, key=lambda one: one.backend_key):
+        found.setdefault(key.kernel, {})[key.backend_key] = None
+    return {kernel: list(keys) for kernel, keys in found.items()}

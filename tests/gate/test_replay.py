@@ -6,15 +6,18 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 
 from jitwarm.contract import JitKernel
+from jitwarm.declare import launch
+from jitwarm.declare.declaration import Declaration
 from jitwarm.gate.replay import replay_keys
 from jitwarm.plan import make_plan
 from jitwarm.registry import JitWarmupRegistry
 from jitwarm.scenario import Case, Scheduler, Traffic
-from plan_subjects import Copy, Fill, copy, fill
+from plan_subjects import Copy, Fill, X, copy, fill
 from tuned_subjects import native
 
 pytestmark = pytest.mark.triton
@@ -75,6 +78,91 @@ def test_a_kernel_that_nobody_planned(stub):
     assert [(miss.kernel, miss.finding.kind) for miss in found.misses] == [
         ("plan_subjects.fill", "UNDECLARED")
     ]
+
+
+class Spelling(Model):
+    """Launches as they are given, each a function and its arguments behind the tensor."""
+
+    def __init__(self, *launches):
+        super().__init__()
+        self.launches = launches
+
+    def step(self, batch):
+        for fn, arguments in self.launches:
+            fn[(1,)](self.x, **arguments)
+
+
+def replayed(fn, declared, launched):
+    """A replay of launches of `fn` against a plan that declares it in other words."""
+    cases = [launch(x_ptr=X, **case) for case in declared]
+    declaration = Declaration(fn, lambda: cases, "Own")
+    registry = JitWarmupRegistry(None)
+    with registry.activate():
+        declaration.register_warmup()
+    return replay_keys(CASE, 0, Spelling(*((fn, one) for one in launched)), make_plan(registry), 5)
+
+
+SHAPE = {"n": 17, "BLOCK": 16}
+
+
+@pytest.mark.parametrize(
+    ("declared", "launched", "said"),
+    [
+        ({}, {"num_warps": 4}, ("num_warps", "absent", "4")),
+        ({"num_warps": 4}, {}, ("num_warps", "4", "absent")),
+        (
+            {"num_warps": 8, "num_stages": 2},
+            {"num_stages": 2, "num_warps": 8},
+            ("num_warps, num_stages", "num_warps, num_stages", "num_stages, num_warps"),
+        ),
+    ],
+)
+def test_options_that_are_spelt_in_another_way(stub, declared, launched, said):
+    found = replayed(copy, [SHAPE | declared], [SHAPE | launched])
+    (miss,) = found.misses
+    assert (miss.kernel, miss.count, found.needed) == ("Own", 5, 1)
+    assert miss.finding.kind == "DISK-HIT"
+    assert (miss.finding.field, miss.finding.warmed, miss.finding.seen) == said
+    assert miss.finding.advice.startswith("write the options in the declaration as the launch does")
+    both = [SHAPE | declared, SHAPE | launched]
+    assert replayed(copy, both, both).misses == ()
+
+
+def test_the_nearest_spelling_is_named(stub):
+    declared = [SHAPE | {"num_ctas": 1, "num_stages": 3}, SHAPE | {"num_warps": 4}]
+    (miss,) = replayed(copy, declared, [SHAPE | {"num_warps": 4, "num_ctas": 1}]).misses
+    assert (miss.finding.field, miss.finding.seen) == ("num_ctas", "1")
+
+
+@pytest.mark.parametrize(
+    ("declared", "launched"),
+    [([1], [True]), ([1], [1, 1.0]), ([1], [np.int64(1)]), ([0.0], [-0.0]), ([True, 1], [1.0])],
+)
+def test_constants_that_triton_takes_for_one(stub, declared, launched):
+    cases = [{"VALUE": value} for value in declared]
+    assert replayed(fill, cases, [{"VALUE": value} for value in launched]).misses == ()
+    (miss,) = replayed(fill, cases, [{"VALUE": 2}]).misses
+    assert miss.finding.kind == "MISS"
+
+
+def test_a_replay_leaves_the_caches_as_they_were(stub):
+    caches = fill.device_caches[0]
+    before = dict(caches[0]), dict(caches[1])
+    replayed(fill, [{"VALUE": 1}], [{"VALUE": True}, {"VALUE": 7}])
+    caches = fill.device_caches[0]
+    assert (dict(caches[0]), dict(caches[1])) == before
+
+
+def test_caches_that_somebody_clears_while_serving(stub):
+    class Clearing(Spelling):
+        def step(self, batch):
+            super().step(batch)
+            copy.device_caches.clear()
+
+    plan = planned((Copy, 16))
+    (miss,) = replay_keys(CASE, 0, Clearing((copy, SHAPE)), plan, 5).misses
+    assert miss.finding.kind == "DISK-HIT"
+    assert "caches were cleared meanwhile" in miss.finding.message
 
 
 class OwnKernel(JitKernel["OwnKernel.CompileKey"]):

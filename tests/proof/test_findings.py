@@ -157,6 +157,14 @@ def test_tables_of_two_processes():
     assert (finding.field, finding.warmed, finding.seen) == ("a, b", "1, 2", "2, 3")
     assert (finding.kernel, finding.smallest) == ("f", "n=2")
     assert not list(table_findings(one, one, "elsewhere"))
+    many, shifted = (
+        KeyTable("f", [""], [[f"f[n={n}; at={n % 2}]" for n in ns]])
+        for ns in ((1, 3, 5), (3, 5, 7))
+    )
+    (finding,) = table_findings(many, shifted, "elsewhere")
+    assert (finding.field, finding.warmed, finding.seen) == ("n", "1", "7")
+    (fewer,) = table_findings(many, KeyTable("f", [""], [many.keys[0][:2]]), "elsewhere")
+    assert fewer.field == "the number of launches"
     assert not list(table_findings(one, KeyTable("f"), "elsewhere"))
 
 

@@ -10,10 +10,14 @@ import pytest
 
 import jitwarm
 from jitwarm import Envelope, Ints, KeyFunction, Values, affine, next_power_of_two, pointer, prove
-from jitwarm.declare import TensorSpec
+from jitwarm.backends.triton.recipe import TritonRecipe
+from jitwarm.declare import TensorSpec, declare, launch
 from jitwarm.errors import DeclarationError, WrongKindError
 from jitwarm.plan import make_plan
+from jitwarm.proof.model import prove_model
+from jitwarm.proof.plan import ProofPlan
 from jitwarm.proof.prove import fingerprint, prove_envelopes
+from jitwarm.proof.real_steps import switched_off, with_respelt
 from jitwarm.proof.result import Proof
 from jitwarm.registry import JitWarmupRegistry, owner
 
@@ -55,6 +59,82 @@ def copy_launch(n, block=16, aligned=True):
 def said(proof, *fields):
     """The findings as tuples, kind first."""
     return [(f.kind, *(getattr(f, name) for name in fields)) for f in proof.findings]
+
+
+def respelt(**changed):
+    """Launches of a kernel that is declared with `num_warps=8` and its default, written out."""
+    declaration = declare(k.copy)(lambda: [launch(**copy_launch(17), num_stages=3)])
+
+    def call(aligned):
+        given = {**copy_launch(17), "num_stages": 3, **changed}
+        return {name: value for name, value in given.items() if value is not None}
+
+    return prove(declaration, None, Envelope(declaration, "site", {"aligned": Values(1)}, call))
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({"num_stages": None}, ("num_stages", "3", "absent")),
+        ({"num_ctas": 1}, ("num_ctas", "absent", "1")),
+        ({"num_stages": None, "num_ctas": 1}, ("num_stages, num_ctas", "3; absent", "absent; 1")),
+    ],
+)
+def test_a_warmed_launch_that_spells_its_options_in_another_way(changed, differs):
+    proof = respelt(**changed)
+    (one,) = proof.kernels
+    assert (one.verdict, one.needed, one.planned, one.missing) == ("PROVED", 1, 1, 1)
+    assert not proof.holds
+    fields = ("field", "warmed", "seen", "smallest", "site")
+    assert said(proof, *fields) == [("DISK-HIT", *differs, "aligned=1", "site")]
+    assert "spells its options in another way: `num_" in proof.findings[0].message
+
+
+def test_options_in_another_order():
+    assert said(respelt(num_warps=4))[0] == ("MISS",)  # no spelling: another binary
+    declaration = declare(k.copy)(lambda: [launch(**copy_launch(17), num_stages=3)])
+    calls = [{**copy_launch(17), "num_stages": 3}]
+    assert prove(declaration, None, calls).findings == ()
+    swapped = dict(reversed(calls[0].items()))
+    assert said(prove(declaration, None, [swapped]), "field", "warmed", "seen") == [
+        (
+            "DISK-HIT",
+            "num_warps, num_stages",
+            "num_warps, num_stages",
+            "num_stages, num_warps",
+        )
+    ]
+    plan = plan_of((declaration, {}))
+    assert prove(declaration, plan.keys(), [swapped]).findings == ()  # spellings are not stored
+
+
+def test_what_real_steps_spell_in_another_way_is_missing():
+    declaration = declare(k.copy)(lambda: [launch(**copy_launch(17))])
+    plan = plan_of((declaration, {}))
+    key = plan.items[0].backend_key
+    proof = prove_model(object(), plan, {key: 5})  # a model without envelopes
+    assert (proof.kernels[0].missing, proof.findings) == (0, ())
+    written = {**copy_launch(17), "num_stages": 3}
+    recipe = TritonRecipe(plan.items[0].recipe.kernel, tuple(written.items()))
+    respelt = [ProofPlan(plan).residents.ask(recipe).respelt]
+    found = with_respelt(proof, plan, respelt)
+    (one,) = found.kernels
+    assert (one.missing, one.missing_keys) == (1, (key,))
+    (finding,) = found.findings
+    assert (finding.kind, finding.field, finding.seen) == ("DISK-HIT", "num_stages", "3")
+    assert finding.owners == ("layer0",)
+    assert with_respelt(found, plan, respelt) == found
+    assert switched_off(found, plan).kernels[0].missing == 1
+
+
+def test_a_constant_that_compares_equal_to_a_warmed_one():
+    """Triton finds the warmed binary, and which of the two is served depends on the order."""
+    declaration = declare(k.copy)(lambda: [launch(**copy_launch(17, block=1))])
+    proof = prove(declaration, None, [copy_launch(17, block=True)])
+    (one,) = proof.kernels
+    assert (one.needed, one.missing, one.unreached) == (1, 0, 0)
+    assert said(proof) == [("KEY-UNSTABLE",)]
+    assert said(prove(declaration, None, [copy_launch(17, block=2)]))[0] == ("MISS",)
 
 
 class Failing(k.ScaleKernel):

@@ -5,7 +5,7 @@ launched.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,24 @@ from jitwarm.declare.spelling import launch_text, name_problem
 from jitwarm.declare.tensor import TensorSpec, dtype_name
 from jitwarm.errors import BindingError
 
+# Launch options by name, as Triton's in-process key has them: in order, values as `repr` has them.
+Spelling = tuple[tuple[str, str], ...]
+
+
+def spelling_of(options: Mapping[str, Any]) -> Spelling:
+    """The spelling of the options that Triton's binder leaves over."""
+    return tuple((name, repr(value)) for name, value in options.items())
+
 
 @dataclass(frozen=True, slots=True)
 class BoundKey:
     """The key of one launch: `text` canonical and the same everywhere, `in_process` Triton's own
-    string in this process.
+    string in this process, `spelling` the launch's options as written.
     """
 
     text: str
     in_process: str
+    spelling: Spelling
 
 
 class _Answered(Exception):  # noqa: N818 - not an error: it carries the answer out of Triton's run
@@ -31,28 +40,37 @@ class _Answered(Exception):  # noqa: N818 - not an error: it carries the answer 
         self.in_process, self.options = in_process, options
 
 
-def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
+def bind(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    memo: MutableMapping[Any, str] | None = None,
+) -> BoundKey:
     """The key that `fn[grid](*args, **kwargs)` would have on the current device.
 
     A shallow copy of the JITFunction runs Triton's `run` with empty caches up to the point where it
     would compile. So Triton completes the options itself, whatever its version, and neither the
     real caches nor concurrent launches are touched (about 150 us a key on the machine of
-    docs/measurements.md). Raises `BindingError` where Triton refuses the arguments or an option.
+    docs/measurements.md). `memo` stands for Triton's memo of in-process strings, which is empty
+    without it, and takes the launch over. Raises `BindingError` where Triton refuses the arguments
+    or an option.
     """
     device = _device_index()
     shadow = copy.copy(fn)
     shadow.pre_run_hooks = []
-    # Fresh memo dictionaries: Triton's memo compares 1, True and 1.0 as equal and would answer with
+    # Not the function's own memo: it compares 1, True and 1.0 as equal and would answer with
     # whichever came first.
     caches = fn.device_caches[device]
-    shadow.device_caches = {device: ({}, {}, *caches[2:])}
+    shadow.device_caches = {device: ({}, {} if memo is None else memo, *caches[2:])}
     seen: list[Any] = []
+    written: list[Spelling] = []
     pack = type(fn)._pack_args
 
     def pack_args(
         backend: Any, kwargs: Any, bound_args: Any, specialization: Any, options: Any
     ) -> Any:
         seen[:] = specialization
+        written.append(spelling_of(options))
         return pack(shadow, backend, kwargs, bound_args, specialization, options)
 
     def do_compile(key: str, *compile_arguments: Any) -> None:
@@ -66,7 +84,7 @@ def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
     except _Answered as answer:
         _, _, target, backend, _ = caches
         text = key_text(fn, seen, answer.options, backend, target)
-        return BoundKey(text, answer.in_process)
+        return BoundKey(text, answer.in_process, written[0])
     except Exception as error:  # whatever Triton raises, its message lacks the kernel's name
         name = getattr(fn.fn, "__qualname__", str(fn))
         given = dict(zip(fn.arg_names, args, strict=False)) | dict(kwargs)
@@ -78,9 +96,11 @@ def bind(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundKey:
     )  # pragma: no cover - no version does this
 
 
-def bind_recipe(fn: Any, recipe: TritonRecipe) -> BoundKey:
-    """The key of a recipe's launch."""
-    return bind(fn, (), dict(recipe.arguments) | dict(recipe.options))
+def bind_recipe(
+    fn: Any, recipe: TritonRecipe, memo: MutableMapping[Any, str] | None = None
+) -> BoundKey:
+    """The key of a recipe's launch; see `bind`."""
+    return bind(fn, (), dict(recipe.arguments) | dict(recipe.options), memo)
 
 
 def binding_token(fn: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ from jitwarm.backends import sinks
 from jitwarm.backends.hookpoints import require, require_parameters
 from jitwarm.backends.miss import Miss
 from jitwarm.backends.triton import tuning
+from jitwarm.backends.triton.binder import spelling_of
 from jitwarm.backends.triton.hits import count_miss, remember
 from jitwarm.backends.triton.keytext import key_text, specialization_from_compile
 from jitwarm.backends.triton.miss import Listener, listener_before, serve
@@ -42,6 +43,8 @@ _DO_COMPILE = (
 )
 
 _local = threading.local()
+# What `_pack_args` keeps for `_do_compile`: the function, pairs, arguments and options of a launch.
+_NOTHING: tuple[Any, Any, Any, Any] = (None, (), {}, {})
 _installed: _Installation | None = None
 # Kernels that a sink served instead of compiling: they leave Triton's caches with the sink.
 _served: list[tuple[sinks.Sink, Any, int, str, Any]] = []
@@ -156,11 +159,11 @@ class _Installation:
 
     def _over_pack_args(self, original: Any) -> Any:
         def pack_args(fn: Any, backend: Any, kwargs: Any, bound: Any, pairs: Any, opts: Any) -> Any:
-            """Keep the binder's pairs and the arguments: `_do_compile` is called next and is given
-            neither.
+            """Keep the binder's pairs, the arguments and the options as written: `_do_compile` is
+            called next and is given none of them.
             """
             packed = original(fn, backend, kwargs, bound, pairs, opts)
-            _local.specialization = (fn, pairs, bound)
+            _local.specialization = (fn, pairs, bound, opts)
             return packed
 
         return pack_args
@@ -176,8 +179,8 @@ class _Installation:
             attrs: Any,
             warmup: bool,
         ) -> Any:
-            bound, pairs, arguments = getattr(_local, "specialization", (None, (), {}))
-            _local.specialization = (None, (), {})
+            bound, pairs, arguments, written = getattr(_local, "specialization", _NOTHING)
+            _local.specialization = _NOTHING
 
             def compile_natively() -> Any:
                 return original(fn, key, signature, device, constexprs, options, attrs, warmup)
@@ -186,12 +189,13 @@ class _Installation:
                 return compile_natively()
             if bound is not fn:  # `preload` compiles without binding
                 pairs = specialization_from_compile(fn, signature, constexprs, attrs)
-                arguments = {}
+                arguments, written = {}, {}
             _, _, target, backend, _ = fn.device_caches[device]
             text = key_text(fn, pairs, options, backend, target, strict=False)
             remember(fn, device, key, text)
             count_miss(fn, device, key)
-            miss = Miss(import_path(fn), text, key, values=_whole_numbers(fn, arguments))
+            values = _whole_numbers(fn, arguments)
+            miss = Miss(import_path(fn), text, key, values=values, spelling=spelling_of(written))
             served = sinks.ask(miss)
             if served is not None:
                 sink, kernel = served
