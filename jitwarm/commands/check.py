@@ -20,7 +20,7 @@ from jitwarm.errors import RunError, StoredFileError, UsageError
 from jitwarm.gate import expectation
 from jitwarm.gate.check_case import CheckedCase, Outcome, check_case
 from jitwarm.gate.expectation import Expectation, case_name
-from jitwarm.gate.judge_counts import Place, soaked
+from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.judge_replay import replayed_text
 from jitwarm.gate.lost import lost_scenarios
 from jitwarm.gate.project import expected_folder, in_project, project_of, shown, text_of
@@ -163,11 +163,9 @@ def _said(
         advice = "" if file.is_broken else place.advice
         statement = place.say("NOT-COMPARABLE", BASELINE, file.problem)
         said.append(msgspec.structs.replace(statement, advice=advice))
-    rows = file.stored.cases if file.stored and not options.set else {}
-    for name in file.gone if rows else ():
+    for name in file.gone if not options.set else ():
         text = "is a case of the expectation, and no longer one of the scenario"
-        gone = replace(place, case=name).say("MISSING-ROW", GATE, text)
-        said += soaked([gone], {"": rows[name].soaking or ""})
+        said.append(replace(place, case=name).say("MISSING-ROW", GATE, text))
     return said
 
 
