@@ -36,7 +36,6 @@ from jitwarm.gate.worktrees import (
     scratch_folder,
     working_tree,
 )
-from jitwarm.report.printable import printable
 from jitwarm.scenario import Case, Scenario
 from jitwarm.scenario_file import load
 from jitwarm.tally import BASELINE, OK
@@ -100,7 +99,7 @@ def compare_with(options: argparse.Namespace, sampler_of: Callable[[Request], Sa
                 if not options.json and said[0].kind == "SAME":
                     # The verdict shows what is not as expected; here is what is.
                     lines = [said[0].line, *(f"    {line}" for line in said[0].details)]
-                    say("\n".join(map(printable, lines)) + "\n")
+                    say("\n".join(lines) + "\n")
     except BaselineError as error:
         statements.append(Statement("NOT-COMPARABLE", BASELINE, options.scenario, str(error)))
     verdict = conclude("compare", "pairs", compared, statements)

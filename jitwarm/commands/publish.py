@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from jitwarm import atomic, env
-from jitwarm.commands.output import complain, note, say, show
+from jitwarm.commands.output import annotation, complain, show
 from jitwarm.errors import NotWrittenError, UsageError
 from jitwarm.gate.verdict import Verdict
-from jitwarm.report.annotations import github_annotations, without_commands
+from jitwarm.report.annotations import github_annotations
 from jitwarm.report.junit import verdict_junit
 from jitwarm.report.verdict import verdict_text
 from jitwarm.report.verdict_markdown import verdict_markdown
@@ -56,11 +56,10 @@ def publish(options: argparse.Namespace, verdict: Verdict) -> int:
         except NotWrittenError as error:  # the other file is written all the same
             complain(f"the verdict could not be written: {error}")
             code = worst((code, RUN))
-    text = verdict_text(verdict)
-    show(options, verdict, without_commands(text) if env.github_actions() else text)
+    show(options, verdict, verdict_text(verdict))
     if env.github_actions():
         for line in github_annotations(verdict):
-            (note if options.json else say)(line)
+            annotation(options, line)
     return code
 
 

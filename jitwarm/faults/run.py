@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches, process_group
-from jitwarm.commands.output import note, say
+from jitwarm.commands.output import note, say, say_json
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
 from jitwarm.faults.form import Expected
@@ -48,7 +48,7 @@ def run_faults(
     files = examined(find(paths), jobs=jobs)
     if as_json:
         for file in files:
-            say(msgspec.json.encode(file).decode())
+            say_json(file)
     else:
         say(faults_table(files))
         for line in details(files):
