@@ -82,13 +82,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def check(options: argparse.Namespace) -> int:
     """Check the chosen cases, or make their plans the expectation."""
-    check_publishable(options)
     if options.update and options.set:
         raise UsageError(
             "--update with --set: an expectation is that of the scenario file as it is; change "
             "the file"
         )
     files = _files(options)
+    used = [path for file in files for path in (file.path, Path(file.scenario.path))]
+    check_publishable(options, used)
     cases = [case for file in files for case in file.cases]
     steps = 0 if options.no_replay else options.steps or STEPS
     at_once = options.jobs or min(os.cpu_count() or 1, MOST_AT_ONCE)

@@ -78,7 +78,8 @@ def compare(options: argparse.Namespace) -> int:
 
 def compare_with(options: argparse.Namespace, sampler_of: Callable[[Request], Sampler]) -> int:
     """`compare`, with samples from where `sampler_of` says."""
-    check_publishable(options)
+    read = [options.scenario, *([options.calibration] if options.calibration else [])]
+    check_publishable(options, map(Path, read))
     calibration = read_calibration(Path(options.calibration)) if options.calibration else None
     statements: list[Statement] = []
     compared, other_keys = 0, list[str]()

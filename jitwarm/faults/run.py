@@ -16,6 +16,7 @@ import msgspec
 
 from jitwarm import atomic, caches, process_group
 from jitwarm.commands.output import note, say, say_json
+from jitwarm.device import check_compiles
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
 from jitwarm.faults.form import Expected
@@ -43,8 +44,10 @@ def run_faults(
     stdout and what differs on stderr.
 
     Returns 0 if every finding that was expected came and no other, 1 if not, 2 if a file or a
-    fault could not be run. Raises `FaultError` where there is nothing to run.
+    fault could not be run. Raises `FaultError` where there is nothing to run, `InterpretedError`
+    where Triton compiles nothing.
     """
+    check_compiles()
     files = examined(find(paths), jobs=jobs)
     if as_json:
         for file in files:

@@ -728,3 +728,15 @@ def test_a_scenario_that_git_ignores_is_none(without_two):
     assert lost(without_two)[0] == 1
     subprocess.run(["git", "-C", str(folder), "add", "--force", "attic/two.toml"], check=True)
     assert lost(without_two)[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--junit", "--summary"])
+@pytest.mark.parametrize("name", ["scenarios/own.toml", "reports/expected/own.json"])
+def test_the_verdict_replaces_nothing_that_is_read(expected, option, name):
+    before = (expected.folder / name).read_bytes()
+    assert cli.main(["check", "scenarios/own.toml", option, name]) == 2
+    assert (
+        f"{option}: {name} has a use of its own: give another name"
+        in expected.capsys.readouterr().err
+    )
+    assert (expected.folder / name).read_bytes() == before
