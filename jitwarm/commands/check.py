@@ -155,7 +155,10 @@ def _command(options: argparse.Namespace, file: _File) -> str:
 def _said(
     options: argparse.Namespace, file: _File, cases: Sequence[CheckedCase]
 ) -> Iterable[Statement]:
-    """What is said of a scenario: of its file first, of its cases, of cases that are gone."""
+    """What is said of a scenario: of its file first, of its cases, of cases that are gone.
+
+    Nobody is told to accept what an update would not write, or not turn into a pass.
+    """
     place = _place(options, file, "")
     said = [one for case in cases for one in case.statements]
     if file.is_broken or (file.problem and not options.update):
@@ -167,6 +170,10 @@ def _said(
     for name in file.gone if not options.set else ():
         text = "is a case of the expectation, and no longer one of the scenario"
         said.append(replace(place, case=name).say("MISSING-ROW", GATE, text))
+    lasting = any(one.code and one.kind not in ACCEPTED for one in said)
+    if lasting or any(case.plan is None for case in cases):
+        mended = msgspec.structs.replace
+        said = [mended(one, advice="") if one.advice == place.advice else one for one in said]
     return said
 
 

@@ -740,3 +740,27 @@ def test_the_verdict_replaces_nothing_that_is_read(expected, option, name):
         in expected.capsys.readouterr().err
     )
     assert (expected.folder / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("plan", "kinds"),
+    [
+        ({"replays": [replayed(misses=[miss("Scale", key("Scale", n=9))])]}, ["MISS", "COUNT"]),
+        ({"replays": [replayed(launches=0)]}, ["RUN-FAILED", "COUNT"]),
+        ({"failed": [("Scale", "LookupError: x")]}, ["RUN-FAILED", "COUNT"]),
+        ({"other": [scale(1) | shift(7)]}, ["NONDETERMINISTIC", "COUNT"]),
+        ({}, ["COUNT"]),
+    ],
+)
+def test_accepting_is_offered_where_it_would_help(expected, plan, kinds):
+    expected.plan(2, BASE, BASE, layers=9)
+    expected.plan(1, BASE, **plan)
+    advices = {one["kind"]: one.get("advice", "") for one in expected.check()[1]["statements"]}
+    advices.pop("SAME")
+    assert list(advices) == kinds
+    assert ("--update" in " ".join(advices.values())) == (not plan)
+
+
+def test_what_lost_every_kernel_is_not_offered_for_acceptance(expected):
+    expected.plan(1, {})
+    assert not any("advice" in one for one in expected.check()[1]["statements"])
