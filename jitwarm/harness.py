@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches
+from jitwarm.amounts import counted
 from jitwarm.errors import ArmFailed, NotWrittenError, UsageError, WorkerError
 from jitwarm.jobs import Answer, Job, Reply, read_reply
 from jitwarm.scenario import Case
@@ -174,7 +175,7 @@ def check_cases(
             left[job.case.title] -= 1
             if not left[job.case.title]:
                 finished = sum(not count for count in left.values())
-                note(f"{job.case.title}: planned ({finished} of {len(left)} cases)")
+                note(f"{job.case.title}: planned ({finished} of {counted(len(left), 'case')})")
 
     with _scratch() as scratch:
         found = _run_all(jobs, Path(scratch) / "caches", Path(scratch), at_once, done)
@@ -340,7 +341,7 @@ def _other_ranks(
         others = ", ".join(str(rank) for rank in case.replayed_ranks[1:])
         note(
             f"{case.title}: coverage of ranks {others or '-'}, plans of "
-            f"{len(case.planned_ranks)} ranks"
+            f"{counted(len(case.planned_ranks), 'rank')}"
         )
     ranks: list[Answer] = []
     plan: Answer | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches, process_group
+from jitwarm.amounts import counted
 from jitwarm.commands.output import note, say, say_json
 from jitwarm.device import check_compiles
 from jitwarm.errors import WorkerError
@@ -147,7 +148,7 @@ def faults_table(files: Iterable[FileResult]) -> str:
             counts[fault.verdict] += 1
     text = table(("file", "fault", "expected", "found", "verdict"), rows, left=5)
     total = ", ".join(f"{counts[name]} {name}" for name in ("ok", "differs", "broken"))
-    return f"{text}\n{sum(counts.values())} faults: {total}"
+    return f"{text}\n{counted(sum(counts.values()), 'fault')}: {total}"
 
 
 def details(files: Iterable[FileResult]) -> Iterable[str]:

@@ -80,7 +80,7 @@ def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
     why = list(
         dict.fromkeys(one.finding.message.removeprefix(f"{one.kernel}: ") for one in first.values())
     )
-    more = f" (and {len(why) - 1} more reasons)" if len(why) > 1 else ""
+    more = f" (and {counted(len(why) - 1, 'more reason')})" if len(why) > 1 else ""
     advice = next((one.finding.advice for one in found if one.finding.advice), "")
     choices = sum(map(is_tuning, where))
     parts = [counted(len(where) - choices, "key")] * (len(where) > choices)

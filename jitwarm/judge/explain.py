@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 
+from jitwarm.amounts import counted
 from jitwarm.backends.fa4.advice import advise_call
 from jitwarm.backends.keyfields import KeyFields, fields_of
 from jitwarm.backends.triton.keytext import split_key
@@ -122,7 +123,7 @@ def explain_tuning(
 def _how_many(configs: int) -> str:
     if not configs:
         return "its configurations"
-    return f"{configs} configuration{'s' if configs > 1 else ''}"
+    return counted(configs, "configuration")
 
 
 def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool) -> Finding:

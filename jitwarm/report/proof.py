@@ -150,7 +150,7 @@ def _why(kernel: ProvedKernel) -> list[str]:
     if kernel.verdict in ("PROVED", "NO KEYS"):
         return []
     more = len(kernel.reasons) - 3
-    return [*kernel.reasons[:3], *([f"{more} more reasons"] if more > 0 else [])]
+    return [*kernel.reasons[:3], *([counted(more, "more reason")] if more > 0 else [])]
 
 
 def _over_ranks(name: str, proofs: Sequence[RankProof], reason: str | None) -> ProvedKernel:
@@ -211,8 +211,8 @@ def _unstable(proved: Sequence[RankPlan], planned: Sequence[RankPlan]) -> list[F
         Finding(
             "KEY-UNSTABLE",
             "plan",
-            f"the plan of rank {plan.rank} has {plan.backend_keys} keys in one process and "
-            f"{other[plan.rank].backend_keys} in another, or the same number of other keys",
+            f"the plan of rank {plan.rank} has {counted(plan.backend_keys, 'key')} in one process "
+            f"and {other[plan.rank].backend_keys} in another, or the same number of other keys",
             warmed=plan.digest,
             seen=other[plan.rank].digest,
             advice="a key depends on the hash seed, or on what was built before: compare the keys "

@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 
+import msgspec
 import pytest
 
 from jitwarm import atomic, cli
@@ -764,3 +765,11 @@ def test_accepting_is_offered_where_it_would_help(expected, plan, kinds):
 def test_what_lost_every_kernel_is_not_offered_for_acceptance(expected):
     expected.plan(1, {})
     assert not any("advice" in one for one in expected.check()[1]["statements"])
+
+
+def test_one_reason_more_is_one(expected):
+    lost = [miss("Scale", key("Scale", n=n)) for n in (8, 9)]
+    other = msgspec.structs.replace(lost[1].finding, message="Scale: `n`: another reason")
+    lost[1] = msgspec.structs.replace(lost[1], finding=other)
+    expected.plan(1, BASE, replays=[replayed(misses=lost)])
+    assert expected.said("--quick")[1][0][2].endswith("launched as 2 (and 1 more reason)")
