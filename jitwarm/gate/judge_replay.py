@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from jitwarm.amounts import counted
+from jitwarm.backends.triton.naming import natural_order, without_number
 from jitwarm.backends.triton.unwrap import is_tuning
 from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.ranks import ranks_text
@@ -24,7 +25,8 @@ KINDS = ("decode", "padded", "prefill", "mixed")
 def judge_replays(
     place: Place, replays: Iterable[RankReplay], names: Mapping[str, str]
 ) -> Iterator[Statement]:
-    """A statement for each kernel that misses keys, and for each rank that launched nothing.
+    """A statement for each kernel that misses keys (for all objects of one together), and for each
+    rank that launched nothing.
 
     `names` are kernels by the path of their function: one that is no longer registered is in no
     plan.
@@ -36,7 +38,8 @@ def judge_replays(
             what = f"rank {one.rank} launched nothing in {counted(one.steps, 'step')}"
             yield place.say("RUN-FAILED", RUN, f"{what}: no miss there shows nothing")
         for miss in one.misses:
-            misses.setdefault(names.get(path_of(miss.key), miss.kernel), []).append(miss)
+            kernel = without_number(names.get(path_of(miss.key), miss.kernel))
+            misses.setdefault(kernel, []).append(miss)
         untold |= dict.fromkeys(one.untold)
     for kernel, found in sorted(misses.items()):
         yield _missed(place, kernel, found)
@@ -71,6 +74,10 @@ def replayed_text(cases: Mapping[str, Sequence[RankReplay]]) -> str:
     return text
 
 
+def _order(item: tuple[str, list[int]]) -> str:
+    return natural_order(item[0])
+
+
 def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
     where: dict[str, list[int]] = {}
     first: dict[str, MissRecord] = {}
@@ -90,6 +97,6 @@ def _missed(place: Place, kernel: str, found: list[MissRecord]) -> Statement:
         GATE,
         f"traffic needs {' and '.join(parts)} that nobody planned: {why[0]}{more}",
         kernel,
-        [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items())],
+        [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items(), key=_order)],
     )
     return msgspec.structs.replace(statement, advice=f"{kernel}: {advice}" if advice else "")

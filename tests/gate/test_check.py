@@ -13,6 +13,7 @@ import pytest
 from jitwarm import atomic, cli
 from jitwarm.commands import check as command
 from jitwarm.errors import ArmFailed, WorkerError
+from jitwarm.judge.planned import Planned
 from made_plans import answer, key, miss, replayed
 
 SCENARIO = """
@@ -773,3 +774,23 @@ def test_one_reason_more_is_one(expected):
     lost[1] = msgspec.structs.replace(lost[1], finding=other)
     expected.plan(1, BASE, replays=[replayed(misses=lost)])
     assert expected.said("--quick")[1][0][2].endswith("launched as 2 (and 1 more reason)")
+
+
+def test_objects_of_a_kernel_that_is_made_anew_are_told_together(expected):
+    anew = []
+    for number in range(2, 102):
+        one = miss(f"m.k#0a1b2c3d~{number}", key("k", n=1))
+        text = f"m.k#0a1b2c3d~{number}[n:i32]{{cuda:90}}"
+        finding = Planned().explain(text)
+        anew.append(msgspec.structs.replace(one, key=text, finding=finding))
+    expected.plan(1, BASE, replays=[replayed(misses=anew)])
+    (statement,) = [one for one in expected.check("--quick")[1]["statements"] if one["code"]]
+    assert statement["kernel"] == "m.k#0a1b2c3d"
+    assert statement["text"] == (
+        "traffic needs 100 keys that nobody planned: another object of this kernel was launched, "
+        "and no key of that was warmed"
+    )
+    assert statement["advice"].startswith("m.k#0a1b2c3d: define the kernel once, at module level: ")
+    assert len(statement["details"]) == 100
+    numbers = [int(line.partition("~")[2].partition("[")[0]) for line in statement["details"]]
+    assert numbers == list(range(2, 102))
