@@ -183,7 +183,7 @@ def test_without_envelopes_it_says_sampled(tmp_path):
 
 def test_a_plan_that_depends_on_the_hash_seed(tmp_path):
     code, found = record(tmp_path, block="512 if hash('ab') % 2 else 256")
-    # Seeds 1 and 2 give it another parity; if Python changed that, this test would say so.
+    # The seeds of this case give it another parity; if Python changed that, this test would say so.
     assert code == 1
     assert [one["kind"] for one in found["findings"]] == ["KEY-UNSTABLE"]
 
