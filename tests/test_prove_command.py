@@ -182,8 +182,8 @@ def test_without_envelopes_it_says_sampled(tmp_path):
 
 
 def test_a_plan_that_depends_on_the_hash_seed(tmp_path):
-    code, found = record(tmp_path, block="512 if hash('ab') % 2 else 256")
-    # The seeds of this case give it another parity; if Python changed that, this test would say so.
+    code, found = record(tmp_path, block="512 if hash('a') % 2 else 256")
+    # Even under the first seed of this case, odd under the second, as Python is now.
     assert code == 1
     assert [one["kind"] for one in found["findings"]] == ["KEY-UNSTABLE"]
 
