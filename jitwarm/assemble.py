@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.harness import Measured
 from jitwarm.jobs import DEPTH, Answer, Warmed
 from jitwarm.judge.coverage import LATE, counted_keys, cover, digest, missed_by_kernel
@@ -241,7 +242,7 @@ def _checks(measured: Measured, arms: dict[str, ArmRecord]) -> Iterable[str]:
         yield "stub device: times are host times, nothing ran on a GPU"
     few = min(arm.samples for arm in arms.values())
     if few < FEW_SAMPLES:
-        many = f"{few} sample{'s' if few > 1 else ''} an arm"
+        many = f"{counted(few, 'sample')} an arm"
         yield f"{many}: times carry no usable spread (--samples {FEW_SAMPLES} or more)"
     for name, arm in arms.items():
         if arm.spread is not None and arm.samples >= FEW_SAMPLES and arm.spread > WIDE_SPREAD:
@@ -257,8 +258,8 @@ def _compiled_again(measured: Measured) -> Iterable[str]:
         if kernels:
             names = ", ".join(sorted({kernel.rpartition(".")[2] for kernel in kernels}))
             yield (
-                f"arm disk: {len(kernels)} keys were compiled again at the second start, because "
-                f"their compiler left nothing on disk: {names}"
+                f"arm disk: {counted(len(kernels), 'key')} compiled again at the second start, "
+                f"because the compiler left nothing on disk: {names}"
             )
 
 

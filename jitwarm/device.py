@@ -6,7 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from jitwarm.errors import DeviceError
+from jitwarm import env
+from jitwarm.errors import DeviceError, InterpretedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def activate(kind: str, arch: str | None = None) -> Device:
     `arch` is required for `stub`; on `cuda` it is checked against the GPU. Asking again for the
     same device returns it; asking for another raises `DeviceError`, because a kernel stubbed once
     would silently launch nothing on a GPU later. Raises `DeviceError` for an unknown architecture
-    and for a GPU that is not there.
+    and for a GPU that is not there, `InterpretedError` where Triton compiles nothing.
     """
     global _active
     with _lock:
@@ -80,10 +81,11 @@ def torch_device() -> Any:
 
 def check_request(kind: str, arch: str | None) -> None:
     """Raise `DeviceError` if `activate` would refuse this request for lack of hardware or of a
-    known architecture.
+    known architecture, `InterpretedError` where Triton compiles nothing.
 
     Starts no CUDA context, so a parent process can ask before it starts its workers.
     """
+    check_compiles()
     if kind == "stub":
         _check_arch(arch)
         return
@@ -99,6 +101,12 @@ def check_request(kind: str, arch: str | None) -> None:
         raise DeviceError(
             f"the GPU here is {found}, {arch} was asked for: select cases with --case arch={found}"
         )
+
+
+def check_compiles() -> None:
+    """Raise `InterpretedError` where Triton interprets kernels: no launch has a key then."""
+    if env.triton_interprets():
+        raise InterpretedError
 
 
 def gpu_arch() -> str | None:

@@ -1,6 +1,6 @@
 """All environment variables that jitwarm reads for itself, one typed reader each.
 
-A value that is not one of the words below is an error.
+A value of its own variables that is not one of the words below is an error.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ def strict() -> bool:
 def jobs() -> int | None:
     """JITWARM_JOBS: compile threads; unset means one a core."""
     return _count("JITWARM_JOBS")
+
+
+def triton_interprets() -> bool:
+    """TRITON_INTERPRET, as Triton reads it: kernels are interpreted, and none is compiled."""
+    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
 
 
 def github_actions() -> bool:

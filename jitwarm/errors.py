@@ -14,7 +14,8 @@
      |   |- ScalarRangeError       an integer that no Triton integer type holds
      |   |- OutsideCasesError      `_when` where no cases are being expanded
      |   |- RegistrationError      a registration where none is possible
-     |   `- MissingExtraError      an optional library is not installed
+     |   |- MissingExtraError      an optional library is not installed
+     |   `- InterpretedError       Triton interprets kernels here and compiles none
      |- RunError                   exit 3: the run itself failed
      |   |- DeviceError            no such device, or a second one in this process
      |   |- WorkerError            a measuring process died
@@ -120,6 +121,14 @@ class MissingExtraError(UsageError):
         """One line, with the command that helps."""
         self.who, self.what, self.extra = who, what, extra
         super().__init__(f"{who} needs {what}: pip install 'jitwarm[{extra}]'")
+
+
+class InterpretedError(UsageError):
+    """TRITON_INTERPRET is set, and what was asked for needs keys of binaries."""
+
+    def __init__(self) -> None:
+        """One line, with what helps."""
+        super().__init__("TRITON_INTERPRET is set, so Triton compiles nothing: unset it")
 
 
 class RunError(JitwarmError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jitwarm.amounts import counted
 from jitwarm.contract.compile_units import UnitsReport, compile_registered_units
 from jitwarm.errors import RegistrationError, UsageError
 from jitwarm.plan import PlanItem, make_plan
@@ -85,9 +86,8 @@ def kernel_warmup(
         for error in report.errors:
             log.error("%s: %s", type(error).__name__, "; ".join(_lines(error)))
         if on_error == "raise":
-            raise ExceptionGroup(
-                f"jitwarm: {count} kernels or keys could not be warmed", list(report.errors)
-            )
+            many = counted(count, "kernel or key", "kernels or keys")
+            raise ExceptionGroup(f"jitwarm: {many} could not be warmed", list(report.errors))
     else:
         log.info("kernel warm-up: %d keys and units ready in %.1f s", report.warmed, report.seconds)
     return report

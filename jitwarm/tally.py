@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from jitwarm.amounts import counted
 from jitwarm.errors import NotWrittenError, RunError, WorkerError
 from jitwarm.scenario import Case, Scenario
 
@@ -22,12 +23,14 @@ def worst(codes: Iterable[int]) -> int:
 
 @dataclass(slots=True)
 class Tally:
-    """How many cases ended with each exit code, and the names of the scenarios that were refused.
+    """How many cases ended with each exit code, what those have that failed a gate, and the names
+    of the scenarios that were refused.
 
     A refused scenario counts once, however many cases it has.
     """
 
     codes: Counter[int] = field(default_factory=Counter)
+    gated: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
 
     @property
@@ -37,15 +40,11 @@ class Tally:
 
     def text(self) -> str:
         """One line for people."""
-        words = (
-            (OK, "ok"),
-            (GATE, "with misses"),
-            (BASELINE, "without a baseline"),
-            (RUN, "failed"),
-        )
-        parts = [f"{self.codes[code]} {word}" for code, word in words if self.codes[code]]
+        counts = [(self.codes[OK], "ok"), *((count, words) for words, count in self.gated.items())]
+        counts += [(self.codes[BASELINE], "without a baseline"), (self.codes[RUN], "failed")]
+        parts = [f"{count:,} {words}" for count, words in counts if count]
         cases = sum(count for code, count in self.codes.items() if code != USAGE)
-        line = f"{cases} case{'s' * (cases != 1)}: {', '.join(parts) or 'none was run'}"
+        line = f"{counted(cases, 'case')}: {', '.join(parts) or 'none was run'}"
         if self.refused:
             line += f"; not run: {', '.join(self.refused)}"
         return line
@@ -53,10 +52,11 @@ class Tally:
 
 def each(
     chosen: Sequence[tuple[Scenario, Case]],
-    one: Callable[[Scenario, Case], int],
+    one: Callable[[Scenario, Case], int | str],
     complain: Callable[[str], None],
 ) -> Tally:
-    """Do `one`, which returns an exit code, for all chosen cases.
+    """Do `one`, which returns an exit code, for all chosen cases. Of a case that failed a gate it
+    may return what it has, as in "with misses".
 
     A case whose process fails, or whose files find no room, costs the others nothing. One that its
     model refuses, for a library that is not installed or heads that cannot be divided, ends its
@@ -68,14 +68,17 @@ def each(
         if scenario.path in refused:
             continue
         try:
-            code = one(scenario, case)
+            ended = one(scenario, case)
         except (WorkerError, NotWrittenError) as error:
-            code = error.exit_code
-            complain(_refusal(case, error) if code == USAGE else str(error))
-            if code == USAGE:
+            ended = error.exit_code
+            complain(_refusal(case, error) if ended == USAGE else str(error))
+            if ended == USAGE:
                 refused.add(scenario.path)
                 tally.refused.append(scenario.name)
+        code = GATE if isinstance(ended, str) else ended
         tally.codes[code] += 1
+        if code == GATE:
+            tally.gated[ended if isinstance(ended, str) else "with misses"] += 1
     return tally
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from jitwarm import env, keys
+from jitwarm.amounts import counted
 from jitwarm.backends import Backend, ProcessBackend, backend_of, sinks
 from jitwarm.errors import CompilerCrashed, RunError, UsageError
 from jitwarm.observe import phases
@@ -86,9 +87,8 @@ class WarmReport:
             _note(outcome.error, f"while warming {outcome.item.declared} [{outcome.item.id}]")
             errors.append(outcome.error)
         if errors:
-            raise ExceptionGroup(
-                f"jitwarm: {len(errors)} kernels or keys could not be warmed", errors
-            )
+            many = counted(len(errors), "kernel or key", "kernels or keys")
+            raise ExceptionGroup(f"jitwarm: {many} could not be warmed", errors)
 
 
 def _note(error: Exception, text: str) -> None:

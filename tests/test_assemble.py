@@ -52,7 +52,7 @@ def test_a_second_start_that_compiles_again_says_so():
         event("compile", "serve", "mine._late"),
     ) == [
         (
-            "arm disk: 3 keys were compiled again at the second start, because their compiler left "
+            "arm disk: 3 keys compiled again at the second start, because the compiler left "
             "nothing on disk: TopK, _fwd"
         )
     ]

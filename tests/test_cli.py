@@ -118,8 +118,21 @@ def test_a_broken_file_in_a_folder_is_found_before_anything_runs(tmp_path, capsy
 def test_two_files_with_one_name_would_overwrite_each_other(tmp_path, capsys):
     write(tmp_path, "twin", file="a")
     write(tmp_path, "twin", file="b")
-    assert main(["plan", str(tmp_path)]) == 2
-    assert "$.name: 'twin' is the name of" in capsys.readouterr().err
+    for asked in ("plan", "scenarios"):
+        assert main([asked, str(tmp_path)]) == 2
+        assert "$.name: 'twin' is the name of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "warm", "prove", "check", "faults"])
+def test_with_the_interpreter_there_are_no_keys(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    where = [str(tmp_path / "nothing.py")] if command == "faults" else [SCENARIO, "--device=stub"]
+    assert main([command, *where]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "jitwarm: TRITON_INTERPRET is set, so Triton compiles nothing: unset it\n",
+    )
+    assert main(["scenarios", SCENARIO]) == 0
 
 
 def test_in_a_folder_a_selector_may_concern_one_scenario_only(tmp_path, capsys):

@@ -8,7 +8,7 @@ from triton.runtime import driver
 
 from jitwarm import device
 from jitwarm.backends.triton.stub import ARCHES
-from jitwarm.errors import DeviceError
+from jitwarm.errors import DeviceError, InterpretedError
 
 
 @pytest.fixture
@@ -115,3 +115,14 @@ def test_the_gpu_of_this_machine(no_device):
     assert opened.kind == "cuda"
     assert opened.arch == device.gpu_arch()
     assert device.torch_device().type == "cuda"
+
+
+@pytest.mark.parametrize("kind", ["stub", "cuda"])
+def test_with_the_interpreter_there_is_no_device(no_device, gpu, monkeypatch, kind):
+    gpu["compute_cap"] = "9.0"
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    for ask in (device.check_request, device.activate):
+        with pytest.raises(InterpretedError, match="TRITON_INTERPRET is set, .*: unset it"):
+            ask(kind, "sm90")
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    device.check_request(kind, "sm90")

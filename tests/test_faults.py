@@ -207,7 +207,7 @@ def test_the_command_prints_one_table_and_its_exit_code(tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].split() == ["file", "fault", "expected", "found", "verdict"]
     assert printed[1].split()[:4] == ["lonely.py", "FAULT", "DUP", "DUP"]
-    assert printed[-1] == "1 faults: 1 ok, 0 differs, 0 broken"
+    assert printed[-1] == "1 fault: 1 ok, 0 differs, 0 broken"
     assert run_faults([tmp_path], as_json=True) == 2
     empty, lonely = map(json.loads, capsys.readouterr().out.splitlines())
     assert "no Fault at the top level" in empty["problem"]

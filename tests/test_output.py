@@ -11,7 +11,7 @@ import sys
 import msgspec
 import pytest
 
-from jitwarm.commands.output import complain, note, show
+from jitwarm.commands.output import annotation, complain, note, say, show
 
 
 class Record(msgspec.Struct):
@@ -45,6 +45,38 @@ def test_a_note_is_one_line_and_does_nothing(capsys):
     assert capsys.readouterr().err == (
         "own a=1\\n::error::x\\x1b[31m: planned\njitwarm: own a=1\\r: failed\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("github", "shown"),
+    [
+        ("", "FAILED K: no\n::error::x\\r::add-mask::o\n  ::debug::y\n##[group]z\\x1b[31m\n"),
+        (
+            "true",
+            "FAILED K: no\n\\::error::x\\r::add-mask::o\n  \\::debug::y\n#\\#[group]z\\x1b[31m\n",
+        ),
+    ],
+)
+def test_no_word_of_other_people_acts_on_a_terminal_or_a_log(monkeypatch, capsys, github, shown):
+    monkeypatch.setenv("GITHUB_ACTIONS", github)
+    error = "FAILED K: no\n::error::x\r::add-mask::o\n  ::debug::y\n##[group]z\x1b[31m"
+    say(error)
+    assert capsys.readouterr() == (shown, "")
+    show(argparse.Namespace(json=True), Record(error), "")
+    data = capsys.readouterr().out
+    assert json.loads(data) == {"name": error}
+    assert ("##[" in data) == (not github)
+    note("::error::x")
+    complain("##[error]x")
+    escaped = "\\::error::x\njitwarm: #\\#[error]x\n"
+    assert capsys.readouterr().err == (escaped if github else "::error::x\njitwarm: ##[error]x\n")
+
+
+def test_an_annotation_is_a_command(monkeypatch, capsys):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    annotation(argparse.Namespace(json=False), "::error::x")
+    annotation(argparse.Namespace(json=True), "::error::y")
+    assert capsys.readouterr() == ("::error::x\n", "::error::y\n")
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure():

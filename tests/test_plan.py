@@ -179,7 +179,7 @@ def test_registrations_outside_any_scope_are_findings():
     subjects.Fill.register_warmup([2.0])
     plan = make_plan(JitWarmupRegistry())
     assert [(finding.kind, finding.message) for finding in plan.findings] == [
-        ("UNDECLARED", "Copy was registered 1 times outside any warm-up scope and is not warmed"),
+        ("UNDECLARED", "Copy was registered 1 time outside any warm-up scope and is not warmed"),
         ("UNDECLARED", "Fill was registered 2 times outside any warm-up scope and is not warmed"),
     ]
 

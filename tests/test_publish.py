@@ -154,3 +154,16 @@ def test_what_to_do_is_no_command_of_the_log(capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert "\\::error::K: declare n=2" in lines
     assert [line[:24] for line in lines if line.startswith("::")] == ["::error title=jitwarm ch"]
+
+
+def test_two_outputs_are_two_files_and_none_that_is_read(tmp_path):
+    file, link, read = tmp_path / "v", tmp_path / "link", tmp_path / "own.json"
+    link.symlink_to(file)
+    read.write_text("")
+    check_publishable(options(junit=str(file), summary=str(read)))
+    check_publishable(options(junit="/dev/null", summary="/dev/null"))
+    for name in (file, link, tmp_path / "." / "v"):
+        with pytest.raises(UsageError, match="--summary: .* is the file of --junit: give another"):
+            check_publishable(options(junit=str(file), summary=str(name)))
+    with pytest.raises(UsageError, match="--junit: .*own.json has a use of its own: give another"):
+        check_publishable(options(junit=str(read)), [read])

@@ -52,6 +52,13 @@ def test_a_refused_scenario_ends_and_counts_once():
     assert tally.codes == {OK: 1, USAGE: 1, GATE: 1, RUN: 1}
 
 
+def test_what_a_failed_gate_found_is_said():
+    words = ("with findings", OK, GATE, "with findings", "not proved")
+    tally = each(chosen("a", "b", "c", "d", "e"), ended(*words), lambda text: None)
+    assert (tally.code, tally.codes) == (GATE, {OK: 1, GATE: 4})
+    assert tally.text() == ("5 cases: 1 ok, 2 with findings, 1 with misses, 1 not proved")
+
+
 def test_nothing_was_run():
     tally = each(chosen("a"), ended(USAGE), lambda text: None)
     assert (tally.code, tally.text()) == (USAGE, "0 cases: none was run; not run: a")

@@ -179,7 +179,7 @@ def test_the_registry_s_own_warmup_plans_warms_and_raises():
     assert registry.warmup(jobs=1).warmed == 2
     with registry.activate():
         subjects.Raising.register_warmup()
-    with pytest.raises(ExceptionGroup, match="1 kernels or keys could not be warmed"):
+    with pytest.raises(ExceptionGroup, match="1 kernel or key could not be warmed"):
         registry.warmup(jobs=1)
 
 

@@ -20,7 +20,7 @@ from jitwarm.errors import RunError, StoredFileError, UsageError
 from jitwarm.gate import expectation
 from jitwarm.gate.check_case import CheckedCase, Outcome, check_case
 from jitwarm.gate.expectation import Expectation, case_name
-from jitwarm.gate.judge_counts import Place, soaked
+from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.judge_replay import replayed_text
 from jitwarm.gate.lost import lost_scenarios
 from jitwarm.gate.project import expected_folder, in_project, project_of, shown, text_of
@@ -82,13 +82,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def check(options: argparse.Namespace) -> int:
     """Check the chosen cases, or make their plans the expectation."""
-    check_publishable(options)
     if options.update and options.set:
         raise UsageError(
             "--update with --set: an expectation is that of the scenario file as it is; change "
             "the file"
         )
     files = _files(options)
+    used = [path for file in files for path in (file.path, Path(file.scenario.path))]
+    check_publishable(options, used)
     cases = [case for file in files for case in file.cases]
     steps = 0 if options.no_replay else options.steps or STEPS
     at_once = options.jobs or min(os.cpu_count() or 1, MOST_AT_ONCE)
@@ -154,7 +155,10 @@ def _command(options: argparse.Namespace, file: _File) -> str:
 def _said(
     options: argparse.Namespace, file: _File, cases: Sequence[CheckedCase]
 ) -> Iterable[Statement]:
-    """What is said of a scenario: of its file first, of its cases, of cases that are gone."""
+    """What is said of a scenario: of its file first, of its cases, of cases that are gone.
+
+    Nobody is told to accept what an update would not write, or not turn into a pass.
+    """
     place = _place(options, file, "")
     said = [one for case in cases for one in case.statements]
     if file.is_broken or (file.problem and not options.update):
@@ -163,11 +167,13 @@ def _said(
         advice = "" if file.is_broken else place.advice
         statement = place.say("NOT-COMPARABLE", BASELINE, file.problem)
         said.append(msgspec.structs.replace(statement, advice=advice))
-    rows = file.stored.cases if file.stored and not options.set else {}
-    for name in file.gone if rows else ():
+    for name in file.gone if not options.set else ():
         text = "is a case of the expectation, and no longer one of the scenario"
-        gone = replace(place, case=name).say("MISSING-ROW", GATE, text)
-        said += soaked([gone], {"": rows[name].soaking or ""})
+        said.append(replace(place, case=name).say("MISSING-ROW", GATE, text))
+    lasting = any(one.code and one.kind not in ACCEPTED for one in said)
+    if lasting or any(case.plan is None for case in cases):
+        mended = msgspec.structs.replace
+        said = [mended(one, advice="") if one.advice == place.advice else one for one in said]
     return said
 
 

@@ -36,7 +36,6 @@ from jitwarm.gate.worktrees import (
     scratch_folder,
     working_tree,
 )
-from jitwarm.report.printable import printable
 from jitwarm.scenario import Case, Scenario
 from jitwarm.scenario_file import load
 from jitwarm.tally import BASELINE, OK
@@ -79,7 +78,8 @@ def compare(options: argparse.Namespace) -> int:
 
 def compare_with(options: argparse.Namespace, sampler_of: Callable[[Request], Sampler]) -> int:
     """`compare`, with samples from where `sampler_of` says."""
-    check_publishable(options)
+    read = [options.scenario, *([options.calibration] if options.calibration else [])]
+    check_publishable(options, map(Path, read))
     calibration = read_calibration(Path(options.calibration)) if options.calibration else None
     statements: list[Statement] = []
     compared, other_keys = 0, list[str]()
@@ -100,7 +100,7 @@ def compare_with(options: argparse.Namespace, sampler_of: Callable[[Request], Sa
                 if not options.json and said[0].kind == "SAME":
                     # The verdict shows what is not as expected; here is what is.
                     lines = [said[0].line, *(f"    {line}" for line in said[0].details)]
-                    say("\n".join(map(printable, lines)) + "\n")
+                    say("\n".join(lines) + "\n")
     except BaselineError as error:
         statements.append(Statement("NOT-COMPARABLE", BASELINE, options.scenario, str(error)))
     verdict = conclude("compare", "pairs", compared, statements)

@@ -14,7 +14,7 @@ from jitwarm.commands.selection import chosen_cases, for_each, settings_of
 from jitwarm.harness import prove_case
 from jitwarm.report.proof import proof_record, proof_text
 from jitwarm.scenario import Case, Scenario
-from jitwarm.tally import GATE, OK, RUN
+from jitwarm.tally import OK, RUN
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def prove(options: argparse.Namespace) -> int:
     """Prove the chosen cases, every rank of them."""
 
-    def one(scenario: Scenario, case: Case) -> int:
+    def one(scenario: Scenario, case: Case) -> int | str:
         earlier = Path(options.out) / scenario.name / case.folder / "result.json"
         proved, planned = prove_case(case, settings_of(options), _key_seconds(earlier))
         record = proof_record(scenario, case, proved, planned)
@@ -50,9 +50,10 @@ def prove(options: argparse.Namespace) -> int:
             complain(f"{case.title}: {what}: no miss there shows nothing")
         if idle:
             return RUN
-        if record.findings or (options.require == "proved" and not record.is_proved):
-            return GATE
-        return OK
+        if record.findings:
+            missing = any(kernel.missing for kernel in record.proof)
+            return "with misses" if missing else "with findings"
+        return "not proved" if options.require == "proved" and not record.is_proved else OK
 
     return for_each(options, chosen_cases(options), one)
 

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from jitwarm import atomic, env
-from jitwarm.commands.output import complain, note, say, show
+from jitwarm.commands.output import annotation, complain, show
 from jitwarm.errors import NotWrittenError, UsageError
 from jitwarm.gate.verdict import Verdict
-from jitwarm.report.annotations import github_annotations, without_commands
+from jitwarm.report.annotations import github_annotations
 from jitwarm.report.junit import verdict_junit
 from jitwarm.report.verdict import verdict_text
 from jitwarm.report.verdict_markdown import verdict_markdown
 from jitwarm.tally import RUN, worst
 
 
-def check_publishable(options: argparse.Namespace) -> None:
-    """Refuse files of `--junit` and `--summary` that cannot be written, before anything is
-    measured. Raises `UsageError`.
+def check_publishable(options: argparse.Namespace, others: Iterable[Path] = ()) -> None:
+    """Refuse files of `--junit` and `--summary` that cannot be written, that are one and the same,
+    or one of the `others` that the command reads or writes, before anything is measured.
+
+    Raises `UsageError`.
     """
+    taken = {os.path.realpath(path): "has a use of its own" for path in others}
     for option in ("junit", "summary"):
         name = getattr(options, option)
-        if name is not None:
-            check_writable_file(option, Path(name))
+        if name is None:
+            continue
+        check_writable_file(option, Path(name))
+        place = os.path.realpath(name)
+        if Path(place).exists() and not Path(place).is_file():
+            continue  # /dev/null takes everything
+        if place in taken:
+            raise UsageError(f"--{option}: {name} {taken[place]}: give another name")
+        taken[place] = f"is the file of --{option}"
 
 
 def check_writable_file(option: str, path: Path) -> None:
@@ -56,11 +68,10 @@ def publish(options: argparse.Namespace, verdict: Verdict) -> int:
         except NotWrittenError as error:  # the other file is written all the same
             complain(f"the verdict could not be written: {error}")
             code = worst((code, RUN))
-    text = verdict_text(verdict)
-    show(options, verdict, without_commands(text) if env.github_actions() else text)
+    show(options, verdict, verdict_text(verdict))
     if env.github_actions():
         for line in github_annotations(verdict):
-            (note if options.json else say)(line)
+            annotation(options, line)
     return code
 
 

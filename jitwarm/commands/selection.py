@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from jitwarm.tally import each
 def for_each(
     options: argparse.Namespace,
     chosen: Sequence[tuple[Scenario, Case]],
-    one: Callable[[Scenario, Case], int],
+    one: Callable[[Scenario, Case], int | str],
 ) -> int:
-    """Do `one` for all chosen cases; returns the exit code, sums several scenarios up in a line."""
+    """Do `one`, as in `each`, for all chosen cases; returns the exit code, sums several scenarios
+    up in a line.
+    """
     tally = each(chosen, one, complain)
     if len({scenario.path for scenario, _ in chosen}) > 1 and not options.json:
         say(tally.text())
@@ -35,7 +37,7 @@ def chosen_cases(options: argparse.Namespace) -> list[tuple[Scenario, Case]]:
     kind = _device_kind(options)
     arch = gpu_arch() if kind == "cuda" else None
     chosen: list[tuple[Scenario, Case]] = []
-    for scenario in _scenario_files(options, arch):
+    for scenario in scenario_files(options, arch):
         for case in _selected(options, scenario):
             if arch is None or options.case or case.arch == arch:
                 chosen.append((scenario, case))
@@ -50,16 +52,18 @@ def chosen_cases(options: argparse.Namespace) -> list[tuple[Scenario, Case]]:
     return chosen
 
 
-def _scenario_files(options: argparse.Namespace, arch: str | None) -> list[Scenario]:
-    """The scenarios of a file or folder; a name may stand for one only, it names the results."""
-    overrides, seen = overrides_of(options), dict[str, Scenario]()
+def scenario_files(options: argparse.Namespace, arch: str | None = None) -> Iterator[Scenario]:
+    """The scenarios of a file or folder. Raises `ScenarioError` for one that is wrong, or has the
+    name of another, for a name stands for its results.
+    """
+    overrides, seen = overrides_of(options), dict[str, str]()
     for path in find(Path(options.scenario)):
         scenario = load(path, overrides, arch or "sm90")
-        other = seen.setdefault(scenario.name, scenario)
-        if other is not scenario:
-            problem = f"{scenario.name!r} is the name of {other.path} too"
+        other = seen.setdefault(scenario.name, scenario.path)
+        if other != scenario.path:
+            problem = f"{scenario.name!r} is the name of {other} too"
             raise ScenarioError(scenario.path, "$.name", problem)
-    return list(seen.values())
+        yield scenario
 
 
 def _selected(options: argparse.Namespace, scenario: Scenario) -> Sequence[Case]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from jitwarm.amounts import counted
 from jitwarm.backends import backend_of, launches, sinks
 from jitwarm.backends.miss import Miss, serving
 from jitwarm.contract.cases import expand_cases
@@ -116,7 +117,8 @@ class JitKernel(ABC, Generic[KeyT]):
                     failures.append(error)
         if failures:
             raise ExceptionGroup(
-                f"{self.kernel_name}: {len(failures)} of {len(wanted)} keys failed to compile",
+                f"{self.kernel_name}: {len(failures)} of {counted(len(wanted), 'key')} failed to "
+                "compile",
                 failures,
             )
 

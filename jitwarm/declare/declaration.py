@@ -39,9 +39,7 @@ class Declaration:
         """`kernel` stays as it is: launches remain `kernel[grid](...)` and cost what they cost."""
         # Autotuners and heuristics have both attributes too, but around another kernel.
         if not hasattr(kernel, "arg_names") or not inspect.isfunction(getattr(kernel, "fn", None)):
-            raise DeclarationError(
-                f"{name}: declare() takes a @triton.jit function, got {type(kernel).__name__}"
-            )
+            raise _not_a_function(kernel, name)
         self.kernel, self.cases, self.kernel_name = kernel, cases, name
         self._required = frozenset(required_arguments(kernel))
         self.__doc__ = cases.__doc__
@@ -197,6 +195,19 @@ class Declaration:
             tuple((name, point[name]) for name in names if name in point),
             tuple((name, value) for name, value in point.items() if name not in names),
         )
+
+
+def _not_a_function(kernel: Any, name: str) -> DeclarationError:
+    """With the way out where it is one of Triton's wrappers."""
+    from jitwarm.backends.triton.unwrap import is_wrapped
+
+    problem = f"{name}: declare() takes a @triton.jit function, got {type(kernel).__name__}"
+    if is_wrapped(kernel):
+        problem += (
+            ", which decides itself what it launches: declare it with a class (TritonJitKernel) or "
+            "with @triton_kernel_dispatcher_with_warmup (docs/contract-styles.md)"
+        )
+    return DeclarationError(problem)
 
 
 def _tensor_in(value: object) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from jitwarm import atomic
-from jitwarm.errors import HookPointMissing
+from jitwarm.errors import HookPointMissing, InterpretedError
 
 # The backends that watch a compiler, and the distribution that each watches.
 BACKENDS = {"triton": "triton", "cutedsl": "nvidia-cutlass-dsl", "fa4": "flash-attn-4"}
@@ -60,18 +60,18 @@ def probe_stub(_: str) -> dict[str, Any]:
     Caches are where the environment says: the caller gives an empty folder.
     """
     import torch
-    from triton import knobs
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler import compile as compile_kernel
 
     from jitwarm.backends.triton.probe import _probe
     from jitwarm.backends.triton.stub import ARCHES
-    from jitwarm.device import activate
+    from jitwarm.device import activate, check_compiles
 
-    if knobs.runtime.interpret:
-        problem = "TRITON_INTERPRET is set, so Triton compiles nothing: unset it"
-        return {"arches": list(ARCHES), "compiled": [], "problems": [problem]}
+    try:
+        check_compiles()
+    except InterpretedError as error:
+        return {"arches": list(ARCHES), "compiled": [], "problems": [str(error)]}
     compiled = []
     problems = []
     for arch in ARCHES:

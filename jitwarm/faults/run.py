@@ -15,7 +15,9 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import atomic, caches, process_group
-from jitwarm.commands.output import note, say
+from jitwarm.amounts import counted
+from jitwarm.commands.output import note, say, say_json
+from jitwarm.device import check_compiles
 from jitwarm.errors import WorkerError
 from jitwarm.faults.files import find
 from jitwarm.faults.form import Expected
@@ -43,12 +45,14 @@ def run_faults(
     stdout and what differs on stderr.
 
     Returns 0 if every finding that was expected came and no other, 1 if not, 2 if a file or a
-    fault could not be run. Raises `FaultError` where there is nothing to run.
+    fault could not be run. Raises `FaultError` where there is nothing to run, `InterpretedError`
+    where Triton compiles nothing.
     """
+    check_compiles()
     files = examined(find(paths), jobs=jobs)
     if as_json:
         for file in files:
-            say(msgspec.json.encode(file).decode())
+            say_json(file)
     else:
         say(faults_table(files))
         for line in details(files):
@@ -144,7 +148,7 @@ def faults_table(files: Iterable[FileResult]) -> str:
             counts[fault.verdict] += 1
     text = table(("file", "fault", "expected", "found", "verdict"), rows, left=5)
     total = ", ".join(f"{counts[name]} {name}" for name in ("ok", "differs", "broken"))
-    return f"{text}\n{sum(counts.values())} faults: {total}"
+    return f"{text}\n{counted(sum(counts.values()), 'fault')}: {total}"
 
 
 def details(files: Iterable[FileResult]) -> Iterable[str]:

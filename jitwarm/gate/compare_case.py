@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.errors import SideFailed
 from jitwarm.gate.comparable import (
     foreign_modules,
@@ -101,7 +102,7 @@ def _not_comparable(what: Comparison, pairs: Pairs) -> Statement | None:
             return what.statement(
                 "NOT-COMPARABLE",
                 BASELINE,
-                f"{side} imported {len(foreign)} files that are not its own, such as {foreign[0]}",
+                f"{side} imported {counted(len(foreign), 'foreign file')}, such as {foreign[0]}",
                 details=tuple(foreign),
                 advice=f"a package installed from the working tree {_HIDES}",
             )
@@ -149,7 +150,7 @@ def _remarks(what: Comparison, pairs: Pairs) -> tuple[str, ...]:
     origins = []
     for side in SIDES:
         count = len(own_modules(side, what.roots, first[side].modules))
-        origins.append(f"{side}: {what.trees[side].title}, {count} modules of its own")
+        origins.append(f"{side}: {what.trees[side].title}, {counted(count, 'module')} of its own")
     doubts = "; ".join(_doubts(what, first))
     return ("; ".join(origins), *([doubts] * bool(doubts)))
 

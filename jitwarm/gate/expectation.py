@@ -18,6 +18,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from jitwarm import atomic, stored
+from jitwarm.amounts import counted
 from jitwarm.errors import StoredFileError
 from jitwarm.gate.counts import CasePlan, Counts, KernelPlan, RankCounts
 from jitwarm.gate.ranks import by_ranks, ranks_of, ranks_text
@@ -184,10 +185,12 @@ def _consistent(plan: CasePlan) -> None:
         for rank, counts in kernel.counts.items():
             listed = len(kernel.keys[rank])
             if counts.keys != listed:
-                raise ValueError(f"{name} at rank {rank} has {counts.keys} keys and lists {listed}")
+                keys = counted(counts.keys, "key")
+                raise ValueError(f"{name} at rank {rank} has {keys} and lists {listed}")
     for rank, row in plan.ranks.items():
         total = sum(
             kernel.counts[rank].keys for kernel in plan.kernels.values() if rank in kernel.counts
         )
         if row.keys != total:
-            raise ValueError(f"rank {rank} has {row.keys} keys, its kernels have {total}")
+            keys = counted(row.keys, "key")
+            raise ValueError(f"rank {rank} has {keys}, its kernels have {total}")

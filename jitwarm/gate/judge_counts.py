@@ -59,12 +59,13 @@ def judge_counts(place: Place, expected: CasePlan, planned: CasePlan) -> list[St
 def soaked(statements: Iterable[Statement], reasons: Mapping[str, str]) -> list[Statement]:
     """The statements; differences of what soaks are remarks that say the reason.
 
-    `reasons` are by kernel; that of the whole case has the empty name.
+    `reasons` are by kernel; that of the whole case has the empty name. What soaks may change, and
+    not get lost: a kernel that is gone fails.
     """
     found = []
     for one in statements:
         reason = reasons.get("") or reasons.get(one.kernel)
-        if reason and one.code == GATE:
+        if reason and one.code == GATE and one.kind != "MISSING-ROW":
             text = f"{one.text} (soaking: {reason})"
             one = msgspec.structs.replace(one, kind="SOAKING", code=OK, text=text)  # noqa: PLW2901
         found.append(one)

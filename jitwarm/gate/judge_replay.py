@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from jitwarm.amounts import counted
+from jitwarm.backends.triton.naming import natural_order, without_number
 from jitwarm.backends.triton.unwrap import is_tuning
 from jitwarm.gate.judge_counts import Place
 from jitwarm.gate.ranks import ranks_text
@@ -25,8 +26,8 @@ KINDS = ("decode", "padded", "prefill", "mixed")
 def judge_replays(
     place: Place, replays: Iterable[RankReplay], names: Mapping[str, str]
 ) -> Iterator[Statement]:
-    """A statement for each kernel that misses keys, one for each that does not find planned keys in
-    memory, and one for each rank that launched nothing.
+    """A statement for each kernel that misses keys (for all objects of one together), one for each
+    that does not find planned keys in memory, and one for each rank that launched nothing.
 
     `names` are kernels by the path of their function: one that is no longer registered is in no
     plan.
@@ -38,7 +39,7 @@ def judge_replays(
             what = f"rank {one.rank} launched nothing in {counted(one.steps, 'step')}"
             yield place.say("RUN-FAILED", RUN, f"{what}: no miss there shows nothing")
         for miss in one.misses:
-            kernel = names.get(path_of(miss.key), miss.kernel)
+            kernel = without_number(names.get(path_of(miss.key), miss.kernel))
             misses.setdefault((kernel, miss.finding.kind == "DISK-HIT"), []).append(miss)
         untold |= dict.fromkeys(one.untold)
         if one.running:
@@ -77,6 +78,10 @@ def replayed_text(cases: Mapping[str, Sequence[RankReplay]]) -> str:
     return text
 
 
+def _order(item: tuple[str, list[int]]) -> str:
+    return natural_order(item[0])
+
+
 def _missed(place: Place, kernel: str, found: list[MissRecord], *, is_planned: bool) -> Statement:
     where: dict[str, list[int]] = {}
     first: dict[str, MissRecord] = {}
@@ -86,7 +91,7 @@ def _missed(place: Place, kernel: str, found: list[MissRecord], *, is_planned: b
     why = list(
         dict.fromkeys(one.finding.message.removeprefix(f"{one.kernel}: ") for one in first.values())
     )
-    more = f" (and {len(why) - 1} more reasons)" if len(why) > 1 else ""
+    more = f" (and {counted(len(why) - 1, 'more reason')})" if len(why) > 1 else ""
     advice = next((one.finding.advice for one in found if one.finding.advice), "")
     choices = sum(map(is_tuning, where))
     parts = [counted(len(where) - choices, "key")] * (len(where) > choices)
@@ -99,6 +104,6 @@ def _missed(place: Place, kernel: str, found: list[MissRecord], *, is_planned: b
         GATE,
         f"{said}: {why[0]}{more}",
         kernel,
-        [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items())],
+        [f"! {key} ({ranks_text(ranks)})" for key, ranks in sorted(where.items(), key=_order)],
     )
     return msgspec.structs.replace(statement, advice=f"{kernel}: {advice}" if advice else "")

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from jitwarm import caches, process_group
+from jitwarm.amounts import counted
 from jitwarm.errors import RunError, SideFailed
 from jitwarm.gate import witness
 from jitwarm.gate.pairs import Sample, Side
@@ -176,7 +177,8 @@ def _empty_caches(root: Path) -> dict[str, str]:
     variables = caches.isolated(root)
     found = [path for path in root.rglob("*") if not path.is_dir()]
     if found:
-        raise RunError(f"caches are not empty before a run: {len(found)} files below {root}")
+        files = counted(len(found), "file")
+        raise RunError(f"caches are not empty before a run: {files} below {root}")
     return variables
 
 

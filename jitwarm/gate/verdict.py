@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.tally import BASELINE, GATE, RUN, SEVERITY, USAGE, worst
 
 SCHEMA = 1
@@ -93,11 +94,13 @@ def conclude(command: str, what: str, compared: int, statements: Iterable[Statem
     elif not compared:
         code, headline = RUN, f"broken: no {what} were compared"
     else:
+        soaking = len({one.subject for one in ordered if one.kind == "SOAKING" and one.kernel})
         remarks = sum(one.kind != "SAME" for one in ordered)
-        things = what.removesuffix("s") if compared == 1 else what
-        headline = f"ok: {compared} {things} as expected" + (
-            f", {remarks} remark{'s' * (remarks != 1)}" if remarks else ""
-        )
+        thing = what.removesuffix("s")
+        parts = [f"{counted(compared - soaking, thing)} as expected"] * (compared > soaking)
+        parts += [f"{counted(soaking, thing)} soaking"] * (soaking > 0)
+        parts += [counted(remarks, "remark")] * (remarks > 0)
+        headline = f"ok: {', '.join(parts)}"
     return Verdict(SCHEMA, command, code, headline, compared, tuple(ordered))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.errors import BaselineError, RunError
 
 # New files that can change what is run.
@@ -49,7 +50,7 @@ class Tree(msgspec.Struct, frozen=True):
         """For people: `main~3 (1a2b3c4d5e)`, or the working tree and what it is based on."""
         if self.name:
             return f"{self.name} ({self.commit[:10]})"
-        files = f"{self.changed} changed file{'s' * (self.changed != 1)}"
+        files = counted(self.changed, "changed file")
         return f"the working tree at {self.commit[:10]}" + f", {files}" * bool(self.changed)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitwarm.amounts import counted
 from jitwarm.errors import StoredFileError
 from jitwarm.record import CoverageRecord, Result
 
@@ -30,6 +31,6 @@ def _uncovered(own: CoverageRecord) -> Iterator[str]:
     if own.missed != len(own.misses):
         yield f"{own.missed} missed keys and lists {len(own.misses)}"
     if own.unreached != len(own.unreached_keys):
-        yield f"{own.unreached} keys that were never used and lists {len(own.unreached_keys)}"
+        yield f"{counted(own.unreached, 'key')} never used and lists {len(own.unreached_keys)}"
     if own.needed != own.hit + own.missed:
         yield f"{own.needed} needed keys, {own.hit} of them ready and {own.missed} missed"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.errors import StoredFileError
 from jitwarm.gate.counts import CasePlan
 from jitwarm.gate.expectation import case_name, plan_of, read
@@ -81,7 +82,8 @@ def _differences(result: Result, plan: CasePlan) -> Iterator[str]:
             yield f"rank {own.rank}: not expected"
         elif (own.keys, own.backend_keys) != (expected.keys, expected.backend_keys):
             yield (
-                f"rank {own.rank}: {own.keys} keys, {own.backend_keys} binaries; expected "
+                f"rank {own.rank}: {counted(own.keys, 'key')}, "
+                f"{counted(own.backend_keys, 'binary', 'binaries')}; expected "
                 f"{expected.keys} and {expected.backend_keys}"
             )
         elif own.digest != expected.digest:
@@ -92,7 +94,7 @@ def _differences(result: Result, plan: CasePlan) -> Iterator[str]:
     rank = result.coverage.rank
     here = plan.ranks.get(rank)
     if here is not None and here.layers != result.funnel.layers:
-        yield f"rank {rank}: {result.funnel.layers} layers (expected {here.layers})"
+        yield f"rank {rank}: {counted(result.funnel.layers, 'layer')} (expected {here.layers})"
     expected_here = {
         name: kernel.counts[rank] for name, kernel in plan.kernels.items() if rank in kernel.counts
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from jitwarm.amounts import counted
 from jitwarm.history.points import NEITHER, Point, Run, Series
 from jitwarm.history.steps import FEW, Steps, find_steps
 
@@ -140,7 +141,7 @@ def _steps(
         run, previous = points[start].run, points[start - 1].run
         after = _value(points[-1])
         worse = _direction(series, after - levels[-1].median) == "worse"
-        note = f"{steps.open} run{'s' * (steps.open > 1)}: too few to call it a step"
+        note = f"{counted(steps.open, 'run')}: too few to call it a step"
         moved = _moved(runs[previous], runs[run])
         yield Mark(
             run,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from jitwarm import keys
+from jitwarm.backends.triton.naming import natural_order
 from jitwarm.backends.triton.unwrap import choices_in, is_tuning
 from jitwarm.findings import Finding
 from jitwarm.judge.events import traced_again
@@ -78,7 +79,7 @@ def cover(
             _miss(key, _finding(key, known, all_ready | made, late, chosen), observed, late)
             if key in own
             else others[key]
-            for key in sorted(missed)
+            for key in sorted(missed, key=natural_order)
         ),
         unreached_keys=tuple(unreached),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 
+from jitwarm.amounts import counted
 from jitwarm.backends.fa4.advice import advise_call
 from jitwarm.backends.keyfields import KeyFields, fields_of
 from jitwarm.backends.triton.keytext import split_key
+from jitwarm.backends.triton.naming import is_made_anew
 from jitwarm.findings import Finding
 from jitwarm.judge.advice import ABSENT, Difference, advise, by_number
 
@@ -52,6 +54,25 @@ def explain_miss(
             continue
         differing = _differences(taken_apart(text).together(), fields)
         candidates.append((len(differing), differing, text))
+    if not candidates and taken.path.endswith(" "):  # a raw key of Triton's
+        return Finding(
+            "UNDECLARED",
+            kernel,
+            f"{kernel} was launched with a key that nobody saw Triton compile, so it is held "
+            "against no plan",
+            seen=seen,
+            advice="launch it after the monitor has started, and leave Triton's "
+            "JITFunction._do_compile as the monitor sets it",
+        )
+    if not candidates and is_made_anew(taken.path):
+        return Finding(
+            "UNDECLARED",
+            kernel,
+            f"{kernel}: another object of this kernel was launched, and no key of that was warmed",
+            seen=seen,
+            advice="define the kernel once, at module level: what is compiled belongs to the "
+            "object, so one that is made again and again is compiled again and again",
+        )
     if not candidates:
         return Finding(
             "UNDECLARED",
@@ -162,7 +183,7 @@ def explain_spelling(
 def _how_many(configs: int) -> str:
     if not configs:
         return "its configurations"
-    return f"{configs} configuration{'s' if configs > 1 else ''}"
+    return counted(configs, "configuration")
 
 
 def _ready_and_yet_fetched(kernel: str, seen: str, kind: str, *, is_triton: bool) -> Finding:

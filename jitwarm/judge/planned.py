@@ -130,8 +130,10 @@ def entries_of(plan: Any) -> Iterable[Any]:
 
 
 def path_of(key: str) -> str:
-    """The kernel's path in a backend key."""
-    return key.partition("[")[0]
+    """The kernel's path in a backend key, and in a raw key of Triton's, which stands behind a
+    blank (`hits.by_key`).
+    """
+    return key.partition("[")[0].rstrip()
 
 
 def _stored(entry: Any) -> PlanKey:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from jitwarm.amounts import counted
 from jitwarm.backends.triton.keytext import split_key
 from jitwarm.findings import Finding
 
@@ -15,7 +16,8 @@ def outside_findings(outside: Mapping[str, int]) -> Iterable[Finding]:
         yield Finding(
             "UNDECLARED",
             name,
-            f"{name} was registered {count} times outside any warm-up scope and is not warmed",
+            f"{name} was registered {counted(count, 'time')} outside any warm-up scope and is not "
+            "warmed",
             advice="register while a JitWarmupRegistry is active",
         )
 

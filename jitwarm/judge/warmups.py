@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from jitwarm import keys
+from jitwarm.amounts import counted
 from jitwarm.contract.kernel import OpaqueRecipe
 from jitwarm.contract.keytype import key_fields
 from jitwarm.findings import Finding
@@ -55,7 +56,7 @@ def absent_findings(items: Iterable[PlanItem], made: Collection[str]) -> Iterabl
     for item in items:
         by_kernel.setdefault(item.kernel, {})[item.backend_key] = item.backend_key in made
     for kernel, present in by_kernel.items():
-        count = f"{sum(present.values())} of {len(present)} keys"
+        count = f"{sum(present.values())} of {counted(len(present), 'key')}"
         if not all(present.values()):
             yield Finding(
                 "MISS",

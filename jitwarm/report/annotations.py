@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from jitwarm.gate.verdict import Statement, Verdict
 from jitwarm.report.printable import printable
 
@@ -25,14 +23,6 @@ def github_annotations(verdict: Verdict) -> list[str]:
         *(_line(verdict, one) for one in shown),
         f"::{level} title=jitwarm {verdict.command}::{more}",
     ]
-
-
-def without_commands(text: str) -> str:
-    """`text` for the log of a step: no line of it is a command, whatever a name in it holds.
-
-    The runner looks behind the spaces of a line for `::`, and for `##[` anywhere.
-    """
-    return re.sub(r"(?m)^(\s*):(?=:)", r"\1\\:", text).replace("##[", "#\\#[")
 
 
 def _line(verdict: Verdict, statement: Statement) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from jitwarm.amounts import counted
 from jitwarm.doctor.cache_places import CacheFolder
 from jitwarm.doctor.diagnosis import WRITES, Diagnosis
 from jitwarm.report.printable import printable
@@ -122,6 +123,6 @@ def _verdict(found: Diagnosis) -> Iterator[str]:
     yield from (f"WRONG: {problem}" for problem in found.problems)
     if found.problems:
         many = len(found.problems)
-        yield f"{many} thing{'s' * (many != 1)} to mend before jitwarm can be trusted here"
+        yield f"{counted(many, 'thing')} to mend before jitwarm can be trusted here"
     else:
         yield "ok: jitwarm works here"

@@ -80,7 +80,7 @@ def failure_lines(failed: tuple[FailedKey, ...]) -> list[str]:
     for (kernel, error), ones in alike.items():
         ranks = sorted({one.rank for one in ones})
         keys = len({one.key for one in ones if one.key})
-        where = [f"{keys} keys"] * (keys > 1) + [f"ranks {ranks}"] * (ranks != [0])
+        where = [counted(keys, "key")] * (keys > 1) + [f"ranks {ranks}"] * (ranks != [0])
         detail = f" ({', '.join(where)})" if where else ""
         lines.append(f"FAILED {kernel}{detail}: {error}")
     return lines

@@ -14,3 +14,12 @@ _UNPRINTABLE = re.compile(
 def printable(text: str) -> str:
     r"""`text` in one line, each unprintable character as Python writes it (`\x1b`, `\n`)."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def without_commands(text: str) -> str:
+    """`text` for the log of a step of GitHub Actions: no line of it is a command, whatever a name
+    in it holds.
+
+    The runner looks behind the spaces of a line for `::`, and for `##[` anywhere.
+    """
+    return re.sub(r"(?m)^(\s*):(?=:)", r"\1\\:", text).replace("##[", "#\\#[")

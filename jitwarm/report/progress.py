@@ -6,8 +6,10 @@ import sys
 from collections import Counter
 from typing import TextIO
 
+from jitwarm import env
 from jitwarm.amounts import counted
 from jitwarm.plan import Plan, PlanItem
+from jitwarm.report.printable import printable, without_commands
 from jitwarm.scenario import Case
 from jitwarm.warm import Progress
 
@@ -21,21 +23,22 @@ def show_progress(case: Case, plan: Plan, stream: TextIO | None = None) -> Progr
     """
     out = stream or sys.stderr
     left = Counter(item.kernel for item in plan.backend_keys.values())
-    title = case.title
+    title = printable(case.title)
 
     def bar(done: int, total: int, item: PlanItem, seconds: float) -> None:
         filled = WIDTH * done // total
         gauge = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}"
-        line = f"\r{title}: warming {counted(total, 'key')} {gauge} {seconds:.1f} s {item.kernel}"
+        line = f"\r{title}: warming {counted(total, 'key')} {gauge} {seconds:.1f} s "
+        line += printable(item.kernel)
         out.write(f"{line:<110.110}" + ("\n" if done == total else ""))
         out.flush()
 
     def lines(done: int, total: int, item: PlanItem, seconds: float) -> None:
         left[item.kernel] -= 1
         if not left[item.kernel]:
-            out.write(
-                f"{title}: warmed {done}/{total} keys, {item.kernel} ready after {seconds:.1f} s\n"
-            )
+            name = printable(item.kernel)
+            line = f"{title}: warmed {done}/{total} keys, {name} ready after {seconds:.1f} s"
+            out.write(f"{without_commands(line) if env.github_actions() else line}\n")
             out.flush()
 
     return bar if out.isatty() else lines

@@ -14,7 +14,7 @@ from jitwarm.proof.compare import NUMBER, Difference, difference
 from jitwarm.proof.result import STRENGTH, Verdict
 from jitwarm.record import SCHEMA, DeviceRecord, FailedKey, RankPlan
 from jitwarm.report.plan import failure_lines
-from jitwarm.report.table import kernel_table
+from jitwarm.report.table import kernel_table, of_a_kind
 from jitwarm.scenario import Case, Scenario
 
 HEAD = ["kernel", "verdict", "points", "needed", "planned", "missing", "unreached"]
@@ -94,26 +94,29 @@ def proof_text(record: ProofRecord) -> str:
     """A row a kernel, then the findings, then what it was held against."""
     case = record.case
     where = f"{record.device.name}: keys of {record.device.arch}, nothing compiled"
-    rows = [_row(kernel) for kernel in record.proof]
+    kernels, more = of_a_kind(record.proof, lambda kernel: kernel.kernel)
+    rows = [_row(kernel) for kernel in kernels]
     lines = [
         f"{case.title}     {where}",
         f"{counted(record.layers, 'layer')}, {counted(len(record.ranks), 'rank')}",
     ]
     if rows:
-        lines += ["", kernel_table(HEAD, rows, [kernel.backend for kernel in record.proof])]
+        lines += ["", kernel_table(HEAD, rows, [kernel.backend for kernel in kernels]), *more]
     lines += [
         f"  {kernel.kernel}: no keys: {kernel.no_keys_reason}"
-        for kernel in record.proof
+        for kernel in kernels
         if kernel.no_keys_reason
     ]
     lines += [
         f"  {kernel.kernel}: {kernel.verdict}: {reason}"
-        for kernel in record.proof
+        for kernel in kernels
         for reason in _why(kernel)
     ]
     lines += failure_lines(record.failed)
     lines += [""] * bool(record.findings)
-    lines += [line for finding in record.findings for line in finding_lines(finding)]
+    shown, more = of_a_kind(record.findings, lambda finding: finding.kernel)
+    lines += [line for finding in shown for line in finding_lines(finding)]
+    lines += more
     if not rows:
         return "\n".join([*lines, "", "nothing was proved"])
     steps = max((one.steps for one in record.ranks), default=0)
@@ -151,7 +154,7 @@ def _why(kernel: ProvedKernel) -> list[str]:
     if kernel.verdict in ("PROVED", "NO KEYS"):
         return []
     more = len(kernel.reasons) - 3
-    return [*kernel.reasons[:3], *([f"{more} more reasons"] if more > 0 else [])]
+    return [*kernel.reasons[:3], *([counted(more, "more reason")] if more > 0 else [])]
 
 
 def _over_ranks(name: str, proofs: Sequence[RankProof], reason: str | None) -> ProvedKernel:

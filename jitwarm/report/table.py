@@ -1,10 +1,18 @@
-"""Plain tables: the first column flush left, figures flush right."""
+"""Plain tables: the first column flush left, figures flush right; and what is left out of lists."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from tabulate import tabulate
+
+from jitwarm.backends.triton.naming import is_made_anew, natural_order, without_number
+
+T = TypeVar("T")
+
+# Of the objects of a kernel that is made anew in each step: the same is said of every one.
+SHOWN = 5
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1) -> str:
@@ -33,3 +41,22 @@ def kernel_table(
     if total:
         body.append([total[0], "", *total[1:]])
     return table([name, "backend", *figures], body, left=2)
+
+
+def of_a_kind(items: Iterable[T], kernel_of: Callable[[T], str]) -> tuple[list[T], list[str]]:
+    """The items, of a kernel that was made anew the first `SHOWN` objects, and a line for each such
+    kernel that says how many more there are.
+    """
+    kinds: dict[tuple[str, int], list[T]] = {}
+    for place, item in enumerate(items):
+        kernel = kernel_of(item)
+        kind = (without_number(kernel), -1) if is_made_anew(kernel) else (kernel, place)
+        kinds.setdefault(kind, []).append(item)
+    for alike in kinds.values():
+        alike.sort(key=lambda item: natural_order(kernel_of(item)))
+    more = [
+        f"and {len(alike) - SHOWN} more of this kind: {kernel} was made anew again and again"
+        for (kernel, _), alike in kinds.items()
+        if len(alike) > SHOWN
+    ]
+    return [item for alike in kinds.values() for item in alike[:SHOWN]], more

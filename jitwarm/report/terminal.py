@@ -5,7 +5,7 @@ from __future__ import annotations
 from jitwarm.amounts import counted
 from jitwarm.record import ArmRecord, Result
 from jitwarm.report.plan import failure_lines
-from jitwarm.report.table import kernel_table, table
+from jitwarm.report.table import kernel_table, of_a_kind, table
 
 ORDER = ("cold", "loaded", "disk", "compiled")
 
@@ -157,7 +157,8 @@ def _spreads(result: Result) -> list[str]:
 def _verdict(result: Result, folder: str) -> str:
     lines = failure_lines(result.warm.failed)
     for coverage in (result.coverage, *result.rank_coverage):
-        for miss in coverage.misses:
+        shown, more = of_a_kind(coverage.misses, lambda miss: miss.kernel)
+        for miss in shown:
             when = (
                 f"first in step {miss.first_step}, {counted(miss.count, 'launch', 'launches')}"
                 if miss.first_step >= 0
@@ -167,6 +168,7 @@ def _verdict(result: Result, folder: str) -> str:
             lines.append(f"MISSED rank {where} {when}: {miss.finding.message}")
             lines.append(f"  key {miss.key}")
             lines.append(f"  do: {miss.finding.advice}")
+        lines += [f"MISSED rank {coverage.rank} {one}" for one in more]
     lines += [f"{finding.kind} {finding.message}" for finding in result.findings]
     lines += [f"RUN-FAILED {failure}" for failure in result.failures]
     lines += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from jitwarm.amounts import counted
 from jitwarm.gate.verdict import Statement, Verdict
 from jitwarm.report.printable import printable
 from jitwarm.report.verdict import advices, shortened
@@ -45,7 +46,9 @@ def verdict_markdown(verdict: Verdict) -> str:
         else:
             text += folded
     if left_out:
-        text += f"\nDetails of {left_out} statements are left out here; --json has them.\n"
+        text += (
+            f"\nDetails of {counted(left_out, 'statement')} are left out here; --json has them.\n"
+        )
     return text
 
 

@@ -226,13 +226,29 @@ def test_an_error_that_has_a_name_or_a_class_of_its_own_stays_as_it_is():
         assert error.value is mine
 
 
-@pytest.mark.parametrize("kernel", [scale.fn, tuned, object()])
-def test_only_a_jit_function_can_be_declared(kernel):
-    with pytest.raises(DeclarationError, match=r"^cases: declare\(\) takes a @triton.jit function"):
+WAY_OUT = (
+    ", which decides itself what it launches: declare it with a class (TritonJitKernel) or with "
+    "@triton_kernel_dispatcher_with_warmup (docs/contract-styles.md)"
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        (scale.fn, "function"),
+        (object(), "object"),
+        (tuned, f"Autotuner{WAY_OUT}"),
+        (triton.heuristics({})(scale), f"Heuristics{WAY_OUT}"),
+    ],
+)
+def test_only_a_jit_function_can_be_declared(kernel, given):
+    with pytest.raises(DeclarationError) as error:
 
         @declare(kernel)
         def cases():
             return []
+
+    assert str(error.value) == f"cases: declare() takes a @triton.jit function, got {given}"
 
 
 def test_what_the_function_raises_passes_through():

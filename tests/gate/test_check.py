@@ -7,11 +7,13 @@ import json
 import shlex
 import subprocess
 
+import msgspec
 import pytest
 
 from jitwarm import atomic, cli
 from jitwarm.commands import check as command
 from jitwarm.errors import ArmFailed, WorkerError
+from jitwarm.judge.planned import Planned
 from made_plans import answer, key, miss, replayed
 
 SCENARIO = """
@@ -502,7 +504,7 @@ def test_soaking_differences_are_remarks_and_misses_are_not(expected):
     expected.plan(1, scale(1, 2, 3) | shift(8))
     assert expected.said()[0] == 1  # Shift does not soak
     expected.plan(1, shift(7), replays=[replayed(misses=[miss("Scale", key("Scale", n=1))])])
-    assert [(kind, code) for kind, code, _ in expected.said()[1]] == [("MISS", 1), ("SOAKING", 0)]
+    assert [one[:2] for one in expected.said()[1]] == [("MISS", 1), ("MISSING-ROW", 1)]
     expected.plan(1, scale(1) | shift(7), other=[BASE])
     assert [kind for kind, *_ in expected.said()[1]] == ["NONDETERMINISTIC", "NONDETERMINISTIC"]
     expected.plan(1, scale(1, 2, 3) | shift(7))
@@ -510,14 +512,34 @@ def test_soaking_differences_are_remarks_and_misses_are_not(expected):
     assert json.loads(expected.file.read_text())["cases"]["dcp=1"]["kernels"]["Scale"]["soaking"]
 
 
+@pytest.mark.parametrize("whole_case", [False, True])
+def test_what_soaks_may_change_and_not_get_lost(expected, whole_case):
+    def soak(document):
+        case = document["cases"]["dcp=1"]
+        (case if whole_case else case["kernels"]["Scale"])["soaking"] = "new"
+
+    expected.edit(soak)
+    gone = [("MISSING-ROW", 1, "dcp=1 Scale: is no longer registered: -2 keys")]
+    expected.plan(1, shift(7))
+    assert expected.said("--quick", "--no-replay") == (1, gone)
+    gone.append(("MISSING-ROW", 1, "dcp=1 Shift: is no longer registered: -1 key"))
+    expected.plan(1, {})
+    assert expected.said("--quick", "--no-replay") == (1, gone)
+    if whole_case:
+        expected.scenario.write_text(SCENARIO.replace("[1, 2]", "[2]").replace("dcp=1", "dcp=2"))
+        assert [one[:2] for one in expected.said()[1]] == [("MISSING-ROW", 1)]
+
+
 def test_a_whole_case_soaks(expected):
     expected.edit(lambda document: document["cases"]["dcp=1"].update(soaking="new"))
-    expected.plan(1, scale(1) | {"Extra": []}, layers=5)
+    expected.plan(1, scale(1) | shift(7) | {"Extra": []}, layers=5)
     code, said = expected.said()
     assert code == 0
     assert {kind for kind, *_ in said} == {"SOAKING"}
-    assert len(said) == 5
-    assert expected.check()[1]["headline"] == "ok: 5 kernels as expected, 5 remarks"
+    assert len(said) == 4
+    assert expected.check()[1]["headline"] == (
+        "ok: 3 kernels as expected, 2 kernels soaking, 4 remarks"
+    )
     expected.reset()
     assert expected.said() == (0, [])
     expected.plan(1, BASE, arch="sm100")
@@ -717,3 +739,67 @@ def test_a_scenario_that_git_ignores_is_none(without_two):
     assert lost(without_two)[0] == 1
     subprocess.run(["git", "-C", str(folder), "add", "--force", "attic/two.toml"], check=True)
     assert lost(without_two)[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--junit", "--summary"])
+@pytest.mark.parametrize("name", ["scenarios/own.toml", "reports/expected/own.json"])
+def test_the_verdict_replaces_nothing_that_is_read(expected, option, name):
+    before = (expected.folder / name).read_bytes()
+    assert cli.main(["check", "scenarios/own.toml", option, name]) == 2
+    assert (
+        f"{option}: {name} has a use of its own: give another name"
+        in expected.capsys.readouterr().err
+    )
+    assert (expected.folder / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("plan", "kinds"),
+    [
+        ({"replays": [replayed(misses=[miss("Scale", key("Scale", n=9))])]}, ["MISS", "COUNT"]),
+        ({"replays": [replayed(launches=0)]}, ["RUN-FAILED", "COUNT"]),
+        ({"failed": [("Scale", "LookupError: x")]}, ["RUN-FAILED", "COUNT"]),
+        ({"other": [scale(1) | shift(7)]}, ["NONDETERMINISTIC", "COUNT"]),
+        ({}, ["COUNT"]),
+    ],
+)
+def test_accepting_is_offered_where_it_would_help(expected, plan, kinds):
+    expected.plan(2, BASE, BASE, layers=9)
+    expected.plan(1, BASE, **plan)
+    advices = {one["kind"]: one.get("advice", "") for one in expected.check()[1]["statements"]}
+    advices.pop("SAME")
+    assert list(advices) == kinds
+    assert ("--update" in " ".join(advices.values())) == (not plan)
+
+
+def test_what_lost_every_kernel_is_not_offered_for_acceptance(expected):
+    expected.plan(1, {})
+    assert not any("advice" in one for one in expected.check()[1]["statements"])
+
+
+def test_one_reason_more_is_one(expected):
+    lost = [miss("Scale", key("Scale", n=n)) for n in (8, 9)]
+    other = msgspec.structs.replace(lost[1].finding, message="Scale: `n`: another reason")
+    lost[1] = msgspec.structs.replace(lost[1], finding=other)
+    expected.plan(1, BASE, replays=[replayed(misses=lost)])
+    assert expected.said("--quick")[1][0][2].endswith("launched as 2 (and 1 more reason)")
+
+
+def test_objects_of_a_kernel_that_is_made_anew_are_told_together(expected):
+    anew = []
+    for number in range(2, 102):
+        one = miss(f"m.k#0a1b2c3d~{number}", key("k", n=1))
+        text = f"m.k#0a1b2c3d~{number}[n:i32]{{cuda:90}}"
+        finding = Planned().explain(text)
+        anew.append(msgspec.structs.replace(one, key=text, finding=finding))
+    expected.plan(1, BASE, replays=[replayed(misses=anew)])
+    (statement,) = [one for one in expected.check("--quick")[1]["statements"] if one["code"]]
+    assert statement["kernel"] == "m.k#0a1b2c3d"
+    assert statement["text"] == (
+        "traffic needs 100 keys that nobody planned: another object of this kernel was launched, "
+        "and no key of that was warmed"
+    )
+    assert statement["advice"].startswith("m.k#0a1b2c3d: define the kernel once, at module level: ")
+    assert len(statement["details"]) == 100
+    numbers = [int(line.partition("~")[2].partition("[")[0]) for line in statement["details"]]
+    assert numbers == list(range(2, 102))

@@ -142,7 +142,7 @@ def test_nothing_changed(project):
             "replayed 30 steps at rank 0: 15 decode, 12 prefill, 3 mixed\n\n"
         ),
     )
-    assert done.stderr == "own: planned (1 of 1 cases)\n"
+    assert done.stderr == "own: planned (1 of 1 case)\n"
 
 
 def test_six_keys_more(project):

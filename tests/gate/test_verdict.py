@@ -42,3 +42,12 @@ def test_a_pass_counts_and_mentions_remarks():
     assert conclude("check", "kernels", 7, []).headline == "ok: 7 kernels as expected"
     verdict = conclude("check", "kernels", 7, [said("SAME", 0), said("SOAKING", 0)])
     assert (verdict.code, verdict.headline) == (0, "ok: 7 kernels as expected, 1 remark")
+
+
+def test_kernels_that_soak_are_not_counted_as_expected():
+    soaking = [said("SOAKING", 0, kernel="K"), said("SOAKING", 0, kernel="K")]
+    assert conclude("check", "kernels", 1, soaking).headline == "ok: 1 kernel soaking, 2 remarks"
+    same = said("SAME", 0, kernel="L")
+    assert conclude("check", "kernels", 2, [same, *soaking]).headline == (
+        "ok: 1 kernel as expected, 1 kernel soaking, 2 remarks"
+    )

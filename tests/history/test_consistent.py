@@ -37,7 +37,7 @@ def edited(folder, *path, value):
         (
             ("rank_coverage", 0, "unreached"),
             64,
-            "rank 1 has 64 keys that were never used and lists 65",
+            "rank 1 has 64 keys never used and lists 65",
         ),
         (("kernels", 0, "missed"), 1, "PackSeq has 1 missed keys, rank 0 lists 0"),
     ],

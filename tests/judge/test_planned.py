@@ -77,3 +77,22 @@ def test_an_explanation_takes_nothing_apart_after_prepaying():
     before = taken_apart.cache_info().misses
     planned.explain("m.k[n:constexpr=1]{cuda:90}")
     assert (before, taken_apart.cache_info().misses) == (2, 3)  # the missed key itself
+
+
+def test_a_raw_key_is_of_its_kernel():
+    """What a launch has that was compiled where nobody watched: Triton's own string."""
+    raw = "m.k [('i32', '')]{'debug': False}"
+    finding = Planned([PlanKey("K", "triton", "", A)]).explain(raw)
+    assert (path_of(raw), finding.kernel) == ("m.k", "K")
+    assert finding.message == (
+        "K was launched with a key that nobody saw Triton compile, so it is held against no plan"
+    )
+    assert Planned().explain(raw).kernel == "m.k"
+
+
+def test_another_object_of_a_kernel():
+    finding = Planned(["m.k#0a1b2c3d[n:i32]{cuda:90}"]).explain("m.k#0a1b2c3d~12[n:i32]{cuda:90}")
+    assert finding.message == (
+        "m.k#0a1b2c3d~12: another object of this kernel was launched, and no key of that was warmed"
+    )
+    assert finding.advice.startswith("define the kernel once, at module level: ")

@@ -47,3 +47,12 @@ def test_the_bar_redraws_one_line():
         "demo dcp=2: warming 3 keys [########################] 3/3 1.5 s First",
     ]
     assert [frame.endswith("\n") for frame in frames] == [False, False, True]
+
+
+def test_a_name_is_no_command_of_a_log(monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    stream = io.StringIO()
+    item = PlanItem("K\n##[group]", "triton", "a", "a", None, ())
+    plan = Plan((item,), (), Funnel(1, 1, 1.0, 1, 1, 1), (), (), 0.0)
+    show_progress(CASE, plan, stream)(1, 1, item, 0.5)
+    assert stream.getvalue() == "demo dcp=2: warmed 1/1 keys, K\\n#\\#[group] ready after 0.5 s\n"

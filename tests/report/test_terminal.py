@@ -110,6 +110,24 @@ def test_a_miss_of_another_process_says_of_which():
     assert "MISSED rank 0, process 2 of arm disk, first in step 19, 4 launches: Comp" in text
 
 
+def test_a_kernel_that_is_made_anew_in_each_step_is_told_in_short():
+    result = recorded()
+    replace = msgspec.structs.replace
+    one = result.coverage.misses[0]
+    names = ["K", *(f"m.k#0a1b2c3d~{number}" for number in range(2, 202))]
+    coverage = replace(
+        result.coverage, misses=tuple(replace(one, kernel=name, key=name) for name in names)
+    )
+    lines = result_text(replace(result, coverage=coverage, rank_coverage=()), FOLDER).splitlines()
+    assert [line for line in lines if line.startswith("  key ")] == [
+        f"  key {n}" for n in names[:6]
+    ]
+    assert (
+        "MISSED rank 0 and 195 more of this kind: m.k#0a1b2c3d was made anew again and again"
+        in lines
+    )
+
+
 if __name__ == "__main__":
     for variant, make in VARIANTS.items():
         (GOLDEN / f"{variant}.txt").write_text(result_text(make(), FOLDER) + "\n")

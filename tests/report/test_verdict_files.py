@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitwarm.gate.verdict import Statement, conclude
-from jitwarm.report.annotations import MOST, github_annotations, without_commands
+from jitwarm.report.annotations import MOST, github_annotations
 from jitwarm.report.junit import verdict_junit
-from jitwarm.report.printable import printable
+from jitwarm.report.printable import printable, without_commands
 from jitwarm.report.verdict import verdict_text
 from jitwarm.report.verdict_markdown import MOST_BYTES, escaped, verdict_markdown
 

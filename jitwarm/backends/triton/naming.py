@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import re
 import sys
 import threading
 from typing import Any
@@ -13,6 +14,8 @@ from jitwarm import keys
 from jitwarm.errors import DeclarationError, KeyValueError
 
 _MOST_WRAPPERS = 16  # autotuners and heuristics over one kernel: more are a ring
+# What stands behind the fingerprint of a second object of one kernel.
+_NUMBER = re.compile(r"(?<=#[0-9a-f]{8})~(\d+)")
 _lock = threading.RLock()  # a fingerprint may ask for the path of another kernel
 # Both directions are kept for the life of the process; the values keep the functions alive, so no
 # id is ever reused.
@@ -41,6 +44,21 @@ def import_path(fn: Any) -> str:
         _function_at[path] = fn
         _path_of[id(fn)] = (fn, path)
     return path
+
+
+def is_made_anew(path: str) -> bool:
+    """Whether this is the path (or a key) of a second object of one kernel."""
+    return _NUMBER.search(path) is not None
+
+
+def without_number(text: str) -> str:
+    """`text` with all objects of one kernel called like the first of them."""
+    return _NUMBER.sub("", text)
+
+
+def natural_order(text: str) -> str:
+    """What to sort paths and keys by: the tenth object of a kernel comes behind the ninth."""
+    return _NUMBER.sub(lambda found: f"~{int(found[1]):09}", text)
 
 
 def function_at(path: str) -> Any:

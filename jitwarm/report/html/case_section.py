@@ -174,7 +174,7 @@ def _start_up(history: CaseHistory, payload: Payload) -> str:
 def _funnel(result: Result, payload: Payload) -> str:
     funnel = result.funnel
     line = (
-        f"{funnel.layers} layers: {number(funnel.registrations)} registrations, "
+        f"{counted(funnel.layers, 'layer')}: {number(funnel.registrations)} registrations, "
         f"{number(funnel.distinct_registrations)} distinct ({funnel.dedup_ratio:.1f}x), "
         f"{number(funnel.points)} points, {number(funnel.keys)} keys, "
         f"{number(funnel.backend_keys)} binaries: {number(funnel.compiled)} compiled, "

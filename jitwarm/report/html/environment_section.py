@@ -38,7 +38,7 @@ def environment_section(histories: Sequence[CaseHistory]) -> str:
     if len(newest) == 1:
         line = "All records were measured with these."
     elif differing:
-        line = f"{len(newest)} environments: they differ in {', '.join(differing)}."
+        line = f"{counted(len(newest), 'environment')}: they differ in {', '.join(differing)}."
     else:
         line = f"{len(newest)} environments."
     older = len(newest) - len(shown)

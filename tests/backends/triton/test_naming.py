@@ -12,6 +12,7 @@ import pytest
 import triton
 import triton.language as tl
 
+from jitwarm.backends.triton import naming
 from jitwarm.backends.triton.naming import function_at, import_path, known_functions
 from jitwarm.errors import DeclarationError
 
@@ -148,3 +149,12 @@ def test_autotuners_in_a_ring_end_the_search(monkeypatch):
 def test_a_kernel_may_capture_an_odd_object(odd):
     kernel = make(odd)
     assert import_path(kernel).startswith(f"{__name__}.make.<locals>.inner#")
+
+
+def test_of_objects_made_anew_the_tenth_comes_behind_the_ninth():
+    names = [f"m.k#0a1b2c3d{number}" for number in ("~10", "~9", "", "~100")]
+    in_order = [names[2], names[1], names[0], names[3]]
+    assert sorted(names, key=naming.natural_order) == in_order
+    assert [naming.is_made_anew(name) for name in in_order] == [False, True, True, True]
+    assert {naming.without_number(name) for name in names} == {"m.k#0a1b2c3d"}
+    assert naming.without_number("m.k[n=~7]") == "m.k[n=~7]"
