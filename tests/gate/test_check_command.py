@@ -190,7 +190,7 @@ def test_a_lost_warm_up(project):
 
 
 def test_a_plan_that_is_not_deterministic(project):
-    # Seeds 1 and 2 give it another parity; if Python changed that, this test would say so.
+    # Of another parity under the two seeds of this case, as Python is now.
     project.change("(256,)\n", "(512 if hash('ab') % 2 else 256,)\n")
     before = project.file.read_bytes()
     for arguments in ([], ["--update"]):
