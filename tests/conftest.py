@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,8 @@ ROOT = HERE.parent
 
 if str(HERE) not in sys.path:  # helper modules beside the tests are imported by their names
     sys.path.insert(0, str(HERE))
+
+from processes import ended  # noqa: E402 - importable from here on
 
 # An example of a busy machine takes as long as it takes.
 settings.register_profile("jitwarm", deadline=None)
@@ -49,6 +52,27 @@ def outside(monkeypatch):
     counter = Counter()
     monkeypatch.setattr(registry, "_outside", counter)
     return counter
+
+
+@pytest.fixture
+def pids(monkeypatch):
+    """The children that this process forks; none is left behind, as a zombie neither."""
+    started, fork = [], os.fork
+
+    def forked():
+        pid = fork()
+        if pid:
+            started.append(pid)
+        return pid
+
+    monkeypatch.setattr(os, "fork", forked)
+    yield started
+    for pid in started:
+        if not ended(pid):
+            os.kill(pid, signal.SIGKILL)
+            pytest.fail(f"process {pid} was left running")
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,26 +12,7 @@ import pytest
 
 from jitwarm import forks
 from jitwarm.forks import run_each
-from processes import ended, ends
-
-
-@pytest.fixture
-def pids(monkeypatch):
-    """The children that were started; none of them is left."""
-    started, fork = [], os.fork
-
-    def forked():
-        pid = fork()
-        if pid:
-            started.append(pid)
-        return pid
-
-    monkeypatch.setattr(os, "fork", forked)
-    yield started
-    for pid in started:
-        if not ended(pid):
-            os.kill(pid, signal.SIGKILL)
-            pytest.fail(f"process {pid} was left running")
+from processes import ends
 
 
 @pytest.fixture

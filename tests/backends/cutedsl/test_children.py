@@ -32,24 +32,6 @@ def _alone(stub, outside):
 
 
 @pytest.fixture
-def pids(monkeypatch):
-    """The children that were started."""
-    started, fork = [], os.fork
-
-    def forked():
-        pid = fork()
-        if pid:
-            started.append(pid)
-        return pid
-
-    monkeypatch.setattr(os, "fork", forked)
-    yield started
-    for pid in started:  # none is left behind, as a zombie neither
-        with pytest.raises(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-
-
-@pytest.fixture
 def reasons(monkeypatch):
     """Why children were ended by this process, by their process ids; empty of one that was not."""
     found, collect = {}, children._collect
