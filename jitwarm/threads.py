@@ -14,9 +14,10 @@ from types import FrameType
 from jitwarm.amounts import counted
 
 # Without a launch or an event for so long, what threads are at is no traffic: they sleep, or wait.
-QUIET_S = 0.5
-# Where all of them are of pools and wait for work, the next piece of it comes within microseconds.
-IDLE_S = 0.05
+QUIET_S = 2.0
+# Where all of them are of pools and wait for work, the next piece of it comes within microseconds,
+# on a busy machine when its thread gets a processor.
+IDLE_S = 0.25
 LIMIT_S = 30.0
 _POLL_S = 0.01
 UNSEEN = (

@@ -34,7 +34,7 @@ class Model:
         threading.Thread(target=self.sleep, name="sleeper").start()
 
     def sleep(self):
-        time.sleep(20)
+        time.sleep(300)
         Path(__file__).with_name("woke").touch()
 
     def step(self, batch):
@@ -86,7 +86,7 @@ def test_it_does_not_wait_for_ever(monkeypatch, sleeper):
     monkeypatch.setattr(threads, "LIMIT_S", 0.2)
     asked = []
     threads.settle(lambda: asked.append(None) or len(asked))
-    assert len(asked) > 2
+    assert len(asked) > 1
 
 
 def test_words():
