@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from jitwarm.observe.events import Kind
 
+# A launch's options by name, as a compiler's in-process key has them: in order, values by `repr`.
+Spelling = tuple[tuple[str, str], ...]
+
 _local = threading.local()
 
 
@@ -34,7 +37,7 @@ class Miss:
     stages: dict[str, float] = field(default_factory=dict)
     ms: float = 0.0
     values: dict[str, int] = field(default_factory=dict)
-    spelling: tuple[tuple[str, str], ...] = ()
+    spelling: Spelling = ()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from jitwarm.amounts import counted
 from jitwarm.backends.fa4.advice import advise_call
 from jitwarm.backends.keyfields import KeyFields, fields_of
+from jitwarm.backends.miss import Spelling
 from jitwarm.backends.triton.keytext import split_key
 from jitwarm.backends.triton.naming import is_made_anew
 from jitwarm.findings import Finding
@@ -17,8 +18,6 @@ Values = Mapping[str, int]
 # Taking a key apart costs some 50 us, and a refusal must be cheap.
 taken_apart = functools.lru_cache(maxsize=4096)(fields_of)
 
-# A launch's options by name, as written; see `backends/triton/binder.py`.
-Spelling = tuple[tuple[str, str], ...]
 _SPELL_ALIKE = "write the options in the declaration as the launch does, in the same order"
 
 # Classes of an integer argument that have one member only.

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from jitwarm import keys as key_texts
+from jitwarm.amounts import counted
 from jitwarm.backends.keyfields import fields_of
 from jitwarm.findings import Finding
 from jitwarm.judge.explain import explain_miss, explain_tuning
@@ -126,7 +127,7 @@ def _missing(
         point, found = needed[missing[0]]
         reason = planned.reasons.get(name)
         said = f'it says that it needs none ("{reason}")' if reason else "no key of it is planned"
-        many = f"{len(missing)} key{'s' if len(missing) > 1 else ''}"
+        many = counted(len(missing), "key")
         yield Finding(
             "UNDECLARED",
             name,
@@ -162,7 +163,7 @@ def missed(name: str, keys: Iterable[str], known: Iterable[str]) -> Iterator[tup
         else:
             yield key, finding
     for own in unknown.values():
-        many = f"{len(own)} keys" if len(own) > 1 else "1 key"
+        many = counted(len(own), "key")
         first = "; the first is" if len(own) > 1 else ":"
         yield (
             own[0],

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from jitwarm.amounts import counted
 from jitwarm.errors import DeclarationError
 from jitwarm.findings import Finding
 from jitwarm.judge.coverage import digest
@@ -80,7 +81,7 @@ def _held(
         findings += [finding for _, finding in missed(name, unplanned, own)]
         near = explain_miss(name, keys[0], needed, had="in an envelope")
         said = "none launches this kernel" if near.kind == "UNDECLARED" else near.message
-        many = f"{len(keys)} key{'s' * (len(keys) != 1)}"
+        many = counted(len(keys), "key")
         findings.append(
             Finding(
                 "ENVELOPE",

@@ -9,14 +9,12 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from jitwarm.backends.miss import Spelling
 from jitwarm.backends.triton.keytext import key_text
 from jitwarm.backends.triton.recipe import TritonRecipe
 from jitwarm.declare.spelling import launch_text, name_problem
 from jitwarm.declare.tensor import TensorSpec, dtype_name
 from jitwarm.errors import BindingError
-
-# Launch options by name, as Triton's in-process key has them: in order, values as `repr` has them.
-Spelling = tuple[tuple[str, str], ...]
 
 
 def spelling_of(options: Mapping[str, Any]) -> Spelling:

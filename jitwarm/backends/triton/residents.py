@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from jitwarm.backends.triton.binder import Spelling, bind_recipe
+from jitwarm.backends.miss import Spelling
+from jitwarm.backends.triton.binder import bind_recipe
 from jitwarm.backends.triton.compiler import current_device
 from jitwarm.backends.triton.hits import remember
 from jitwarm.backends.triton.naming import function_at
